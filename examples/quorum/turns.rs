@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lock_core::FencingToken;
 use lock_redlock::Redlock;
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard};
 use tokio::task::JoinSet;
 
 use crate::AnyError;
@@ -77,9 +77,14 @@ async fn take_turns(
         let guard = lock.lock().await?;
         let had = Instant::now();
         tokio::time::sleep(HOLD).await;
-        let turn = Turn { client, token: guard.fencing_token(), had, until: Instant::now() };
+        let turn = Turn {
+            client,
+            token: MutexGuard::lease(&guard).fencing_token(),
+            had,
+            until: Instant::now(),
+        };
         turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
-        guard.release().await?;
+        MutexGuard::release(guard).await?;
     }
     locks.shutdown().await;
     Ok(())

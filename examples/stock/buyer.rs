@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{Clock, FencingToken};
-use lock_sync::Mutex;
+use lock_sync::{Mutex, MutexGuard};
 
 use crate::AnyError;
 use crate::report::{Hold, Outcome, Visit};
@@ -42,10 +42,11 @@ async fn buy_locked(
     payment: Duration,
 ) -> Result<Visit, AnyError> {
     let guard = mutex.lock().await?;
-    let (token, since) = (guard.fencing_token(), Clock::boot().now());
+    let (token, since) = (MutexGuard::lease(&guard).fencing_token(), Clock::boot().now());
     // If the lease is lost in the meantime, the purchase is dropped where it stands. If this process does not
     // notice the loss, the store refuses the stale token.
-    let outcome = match guard.while_held(buy(store, Some(token), payment)).await {
+    let outcome = match MutexGuard::lease(&guard).while_held(buy(store, Some(token), payment)).await
+    {
         Ok(outcome) => outcome?,
         Err(_lost) => Outcome::Lost,
     };

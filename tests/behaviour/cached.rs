@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lock_core::Clock;
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, Mutex, TryLockError};
+use lock_sync::{Locks, Mutex, MutexGuard, TryLockError};
 use lock_tests::{RedisServer, Worker, eventually_async, lock_worker};
 
 use crate::support::{LOCK, Leftovers, Pair, SOON, TTL, soon, ttl_of, until_quiet};
@@ -41,11 +41,11 @@ async fn taking_it_again_sends_nothing_and_others_are_kept_out() {
     for round in 0..500 {
         let guard = mutex.lock().await.unwrap();
         assert!(mutex.is_held() && !mutex.is_cached());
-        assert!(Some(guard.fencing_token()) > last, "a token of its own");
-        last = Some(guard.fencing_token());
+        assert!(Some(MutexGuard::lease(&guard).fencing_token()) > last, "a token of its own");
+        last = Some(MutexGuard::lease(&guard).fencing_token());
         match round % 3 {
             0 => drop(guard),
-            1 => guard.release().await.unwrap(),
+            1 => MutexGuard::release(guard).await.unwrap(),
             _ => {
                 drop(guard);
                 drop(mutex.try_lock().await.unwrap());
@@ -70,8 +70,8 @@ async fn another_process_that_waits_has_it_at_once() {
         assert!(Some(theirs) > last);
         other.unlock("it");
         let guard = soon(mutex.lock()).await.unwrap();
-        assert!(guard.fencing_token() > theirs);
-        last = Some(guard.fencing_token());
+        assert!(MutexGuard::lease(&guard).fencing_token() > theirs);
+        last = Some(MutexGuard::lease(&guard).fencing_token());
         drop(guard);
         assert!(mutex.is_cached());
     }

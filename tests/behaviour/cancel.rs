@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lock_redis::{Protocol, RedisBackend};
-use lock_sync::{LockError, Locks, Mutex};
+use lock_sync::{LockError, Locks, Mutex, MutexGuard};
 use lock_tests::{Direction, Proxy, RedisServer};
 
 use crate::support::{
@@ -132,7 +132,7 @@ async fn a_timeout_at_the_instant_of_the_grant_leaves_nothing() {
             }
             Err(_) => late += 1,
         }
-        soon(there.lock()).await.unwrap().release().await.unwrap();
+        MutexGuard::release(soon(there.lock()).await.unwrap()).await.unwrap();
     }
     assert!(had > 0 && late > 0, "both must have happened: {had} and {late}");
     assert_clean::<TheMutex>(&pair).await;
@@ -153,7 +153,7 @@ async fn a_select_at_the_instant_of_the_grant_leaves_nothing() {
             }
             () = spin_until(limit) => late += 1,
         }
-        soon(there.lock()).await.unwrap().release().await.unwrap();
+        MutexGuard::release(soon(there.lock()).await.unwrap()).await.unwrap();
     }
     assert!(had > 0 && late > 0, "both must have happened: {had} and {late}");
     assert_clean::<TheMutex>(&pair).await;
@@ -267,7 +267,7 @@ async fn round_trip(mutex: &Mutex<()>) -> Duration {
         let begin = Instant::now();
         let guard = soon(mutex.lock()).await.unwrap();
         times.push(begin.elapsed());
-        guard.release().await.unwrap();
+        MutexGuard::release(guard).await.unwrap();
     }
     times.sort_unstable();
     times[times.len() / 2]

@@ -3,6 +3,7 @@
 //!
 //! As in `cancel.rs`, a leak would keep the other client waiting for longer than a test allows.
 
+use lock_sync::RwLockReadGuard;
 use std::sync::Arc;
 
 use crate::support::{Leftovers, Pair, after_polls, give_up_at_every_poll, rwlock, soon};
@@ -110,7 +111,7 @@ async fn a_downgrade_and_a_part_of_permits_that_were_released_without_their_futu
     let theirs = pair.there.semaphore("them", 3).unwrap();
     for polls in (0..4).cycle().take(200) {
         let reading = soon(here.write()).await.unwrap().downgrade();
-        drop(after_polls(reading.release(), polls).await);
+        drop(after_polls(RwLockReadGuard::release(reading), polls).await);
         drop(soon(there.write()).await.unwrap());
         let mut permit = soon(permits.acquire_many(3)).await.unwrap();
         let part = permit.split(2).unwrap();

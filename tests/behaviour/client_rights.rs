@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lock_core::ErrorKind;
 use lock_redis::{Notifications, Protocol, RedisBackend};
-use lock_sync::{LockError, Locks, ReleaseError, TryLockError};
+use lock_sync::{LockError, Locks, MutexGuard, OwnedMutexGuard, ReleaseError, TryLockError};
 use lock_tests::{RedisServer, eventually_async};
 
 use crate::support::{
@@ -50,12 +50,12 @@ async fn takes_turns(server: &RedisServer, protocol: Protocol) {
     let guard = soon(one.lock()).await.unwrap();
     assert!(matches!(soon(other.try_lock()).await, Err(TryLockError::WouldBlock)));
     let before = server.commandstats();
-    let (waiting, token) = (waiting(&other), guard.fencing_token());
+    let (waiting, token) = (waiting(&other), MutexGuard::lease(&guard).fencing_token());
     until_refused(server, &before).await;
-    soon(guard.release()).await.unwrap();
+    soon(MutexGuard::release(guard)).await.unwrap();
     let next = waiting.served().await;
-    assert!(next.fencing_token() > token);
-    soon(next.release()).await.unwrap();
+    assert!(OwnedMutexGuard::lease(&next).fencing_token() > token);
+    soon(OwnedMutexGuard::release(next)).await.unwrap();
     server.assert_all_free();
 }
 
@@ -110,7 +110,7 @@ async fn without_config_locks_work_whatever_was_asked_of_notifications() {
         if mode != Notifications::Require {
             until_heard(&server).await;
         }
-        soon(held.release()).await.unwrap();
+        soon(OwnedMutexGuard::release(held)).await.unwrap();
         drop(waiting.served().await);
     }
 }
@@ -137,11 +137,11 @@ async fn without_the_right_to_look_at_time_a_held_lock_is_an_error_and_a_free_on
     let server = server_without(&["+pttl"]);
     let there = client(server.url()).mutex("it", ()).unwrap();
     let mutex = limited(&server, Protocol::Auto).mutex("it", ()).unwrap();
-    soon(mutex.lock()).await.unwrap().release().await.unwrap();
+    MutexGuard::release(soon(mutex.lock()).await.unwrap()).await.unwrap();
     let held = soon(there.lock()).await.unwrap();
     let error = soon(mutex.lock()).await.unwrap_err();
     assert!(matches!(&error, LockError::Backend(e) if e.kind() == ErrorKind::Denied), "{error:?}");
-    assert!(held.is_valid());
+    assert!(MutexGuard::lease(&held).is_valid());
     assert_eq!(server.locks(), [LOCK]);
 }
 
@@ -151,7 +151,7 @@ async fn without_the_right_to_delete_a_release_is_an_error_and_the_lease_ends_by
     let there = client(server.url()).mutex("it", ()).unwrap();
     let mutex = limited(&server, Protocol::Auto).mutex("it", ()).unwrap();
     let guard = soon(mutex.lock()).await.unwrap();
-    let error = soon(guard.release()).await.unwrap_err();
+    let error = soon(MutexGuard::release(guard)).await.unwrap_err();
     assert!(
         matches!(&error, ReleaseError::Backend(e) if e.kind() == ErrorKind::Denied),
         "{error:?}"

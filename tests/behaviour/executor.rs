@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_sync::TryLockError;
+use lock_sync::{MutexGuard, TryLockError};
 use lock_tests::{RedisServer, Worker, lock_worker};
 
 use crate::support::{LOCK, Pair, SOON, ttl_of};
@@ -40,9 +40,9 @@ async fn a_task_that_blocks_its_only_thread_longer_than_the_lease_keeps_its_lock
     let guard = here.lock().await.unwrap();
     // No await from here on: this runtime does nothing else meanwhile.
     std::thread::sleep(LEASE * 4);
-    assert!(guard.is_valid());
+    assert!(MutexGuard::lease(&guard).is_valid());
     assert!(ttl_of(&pair.server, LOCK).is_some_and(|left| left > Duration::ZERO));
     assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
-    guard.release().await.unwrap();
+    MutexGuard::release(guard).await.unwrap();
     assert!(tokio::time::timeout(SOON, there.lock()).await.unwrap().is_ok());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_sync::{LockError, TryLockError};
+use lock_sync::{LockError, MutexGuard, TryLockError};
 use lock_tests::{RedisServer, eventually_async};
 
 use crate::support::{LOCK, Pair, SOON, soon, until_heard, waiting};
@@ -90,9 +90,9 @@ async fn a_value_that_replaces_ours_is_a_lost_lease_and_stays() {
         pair.server.cli(&["DEL", LOCK]);
         pair.server.cli(write);
         let before = pair.server.cli(&["DUMP", LOCK]);
-        soon(guard.lost()).await;
-        assert!(!guard.is_valid());
-        assert!(soon(guard.release()).await.is_err());
+        soon(MutexGuard::lease(&guard).lost()).await;
+        assert!(!MutexGuard::lease(&guard).is_valid());
+        assert!(soon(MutexGuard::release(guard)).await.is_err());
         assert!(soon(here.try_lock()).await.is_err());
         assert_eq!(pair.server.cli(&["DUMP", LOCK]), before, "{write:?}");
         pair.server.cli(&["DEL", LOCK]);

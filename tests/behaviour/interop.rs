@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::Key;
-use lock_sync::{Mutex, TryLockError};
+use lock_sync::{Mutex, MutexGuard, OwnedMutexGuard, TryLockError};
 use lock_tests::RedisServer;
 use lock_tests::resp::{Client, Value};
 
@@ -64,9 +64,9 @@ async fn a_plain_client_keeps_us_out_and_we_keep_it_out() {
 
     let guard = soon(ours.try_lock()).await.unwrap();
     assert!(!theirs.take(TTL) && !theirs.release());
-    assert!(guard.is_valid());
+    assert!(MutexGuard::lease(&guard).is_valid());
     assert!(ttl_of(&server, KEY).is_some());
-    soon(guard.release()).await.unwrap();
+    soon(MutexGuard::release(guard)).await.unwrap();
 
     assert!(theirs.take(TTL));
     assert!(theirs.release());
@@ -83,7 +83,7 @@ async fn a_plain_client_that_releases_wakes_us() {
         until_heard(&server).await;
         assert!(theirs.release());
         // Half a minute before its lease would have ended.
-        soon(waiting.served().await.release()).await.unwrap();
+        soon(OwnedMutexGuard::release(waiting.served().await)).await.unwrap();
     }
 }
 
@@ -94,7 +94,7 @@ async fn a_plain_client_whose_lease_ends_lets_us_in_with_and_without_notificatio
         assert!(theirs.take(Duration::from_millis(700)));
         let guard = soon(ours.lock()).await.unwrap();
         assert!(!theirs.release(), "it is not theirs any more");
-        assert!(guard.is_valid());
+        assert!(MutexGuard::lease(&guard).is_valid());
     }
 }
 
@@ -107,7 +107,7 @@ async fn without_notifications_the_timer_alone_sees_a_release() {
     until_heard(&server).await;
     assert!(theirs.release());
     // No message comes; at the latest when the lease would have ended, a waiter asks.
-    assert!(waiting.served().await.is_valid());
+    assert!(OwnedMutexGuard::lease(&waiting.served().await).is_valid());
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn no_two_clients_of_whatever_kind_hold_the_key_at_once() {
             enter(&held);
             tokio::task::yield_now().await;
             leave(&held);
-            soon(guard.release()).await.unwrap();
+            soon(MutexGuard::release(guard)).await.unwrap();
         }
     };
     tokio::join!(take(&one), take(&other));
@@ -195,9 +195,9 @@ async fn the_lock_of_redis_py_keeps_us_out_and_wakes_us_and_we_keep_it_out() {
     let guard = waiting.served().await;
 
     assert!(!theirs.does("try"));
-    assert!(guard.is_valid());
+    assert!(OwnedMutexGuard::lease(&guard).is_valid());
     theirs.tell("wait");
-    soon(guard.release()).await.unwrap();
+    soon(OwnedMutexGuard::release(guard)).await.unwrap();
     assert!(theirs.answer(), "it polls, and gets in");
     assert!(matches!(soon(ours.try_lock()).await, Err(TryLockError::WouldBlock)));
     assert!(theirs.does("release"));

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use lock_redis::{Builder, Notifications};
-use lock_sync::LossReason;
+use lock_sync::{LossReason, MutexGuard};
 use lock_tests::{RedisServer, RedisServerBuilder, eventually_async};
 
 use crate::support::{LOCK, SOON, TTL, client_with, mutex, soon};
@@ -67,16 +67,19 @@ async fn told_of(ear: Ear, server: RedisServer, what: &str, act: impl Fn(&RedisS
     let guard = soon(mutex.lock()).await.unwrap();
     // Only a holder that has held for some time listens.
     eventually_async("the holder listens", SOON, async || ear.is_open(&server)).await;
-    assert!(guard.is_valid());
+    assert!(MutexGuard::lease(&guard).is_valid());
 
     act(&server);
     let begin = Instant::now();
-    let Ok(lost) = tokio::time::timeout(AT_ONCE, guard.lost()).await else {
+    let Ok(lost) = tokio::time::timeout(AT_ONCE, MutexGuard::lease(&guard).lost()).await else {
         panic!("{ear:?}: not told that the key was {what} within {AT_ONCE:?}");
     };
     assert!(begin.elapsed() < AT_ONCE);
     assert_eq!(lost.reason(), LossReason::Revoked, "{ear:?}, {what}");
-    assert!(!guard.is_valid() && guard.check().is_err(), "{ear:?}, {what}");
+    assert!(
+        !MutexGuard::lease(&guard).is_valid() && MutexGuard::lease(&guard).check().is_err(),
+        "{ear:?}, {what}"
+    );
 }
 
 async fn told_of_by_both(what: &str, act: &[&str]) {
@@ -143,11 +146,11 @@ async fn an_alarm_without_a_loss_is_looked_into_and_nothing_else() {
     let guard = soon(mutex.lock()).await.unwrap();
     eventually_async("the holder listens", SOON, async || ear.is_open(&server)).await;
     let owner = server.cli(&["GET", LOCK]).text();
-    let before = guard.valid_until();
+    let before = MutexGuard::lease(&guard).valid_until();
     // The guard is still valid.
     server.cli(&["SET", LOCK, &owner, "PX", "60000"]);
-    let asked = async || guard.valid_until() > before;
+    let asked = async || MutexGuard::lease(&guard).valid_until() > before;
     eventually_async("the holder has asked", AT_ONCE, asked).await;
-    assert!(guard.is_valid());
-    soon(guard.release()).await.unwrap();
+    assert!(MutexGuard::lease(&guard).is_valid());
+    soon(MutexGuard::release(guard)).await.unwrap();
 }

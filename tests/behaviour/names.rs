@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Key};
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, TryLockError};
+use lock_sync::{Locks, MutexGuard, OwnedMutexGuard, TryLockError};
 use lock_tests::RedisServer;
 
 use crate::support::{Leftovers, Pair, client, soon, until_heard, waiting};
@@ -50,13 +50,13 @@ async fn every_name_is_a_lock_of_its_own() {
     // The release of its own lock wakes each waiter, long before the lease would end.
     for (guard, key) in held.into_iter().zip(keys()) {
         let there = Arc::new(pair.there.mutex(&key, ()).unwrap());
-        let token = guard.fencing_token();
+        let token = OwnedMutexGuard::lease(&guard).fencing_token();
         let waiting = waiting(&there);
         until_heard(&pair.server).await;
-        soon(guard.release()).await.unwrap();
+        soon(OwnedMutexGuard::release(guard)).await.unwrap();
         let guard = waiting.served().await;
-        assert!(guard.fencing_token() > token, "{key:?}");
-        soon(guard.release()).await.unwrap();
+        assert!(OwnedMutexGuard::lease(&guard).fencing_token() > token, "{key:?}");
+        soon(OwnedMutexGuard::release(guard)).await.unwrap();
     }
     pair.server.assert_all_free();
 }
@@ -68,7 +68,7 @@ async fn exact_keys_are_exact() {
         let mutex = pair.here.mutex(Key::as_is(name).unwrap(), ()).unwrap();
         let guard = soon(mutex.lock()).await.unwrap();
         assert_eq!(pair.server.cli(&[&b"EXISTS"[..], name]).int(), 1, "{}", name.escape_ascii());
-        soon(guard.release()).await.unwrap();
+        soon(MutexGuard::release(guard)).await.unwrap();
         assert_eq!(pair.server.cli(&[&b"EXISTS"[..], name]).int(), 0, "{}", name.escape_ascii());
     }
 }
@@ -134,7 +134,7 @@ async fn the_shortest_and_the_longest_lease_are_leases() {
         let locks = Locks::builder(backend).ttl(ttl).renewal(false).build().unwrap();
         let mutex = locks.mutex("it", ()).unwrap();
         let guard = soon(mutex.lock()).await.unwrap();
-        assert!(guard.remaining() < ttl);
+        assert!(MutexGuard::lease(&guard).remaining() < ttl);
         let left = server.cli(&["PTTL", "lock:{it}"]).int();
         assert!(left == -2 && least == 0 || left >= least, "{left}");
         drop(guard);
@@ -154,5 +154,5 @@ async fn a_wait_of_no_time_and_one_without_end_are_waits() {
         drop(held);
     };
     let (guard, ()) = soon(async { tokio::join!(here.lock_timeout(Duration::MAX), let_go) }).await;
-    assert!(guard.unwrap().is_valid());
+    assert!(MutexGuard::lease(&guard.unwrap()).is_valid());
 }

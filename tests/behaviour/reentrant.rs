@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_sync::{Owner, ReentrantLockError, owner_scope};
+use lock_sync::{Owner, ReentrantGuard, ReentrantLockError, owner_scope};
 use lock_tests::{RedisServer, Worker, lock_worker};
 
 use crate::support::{AT_ONCE, Leftovers, Pair, TTL, leases, line_up, soon, workers};
@@ -81,7 +81,10 @@ async fn a_service_that_calls_another_while_it_holds_a_lock_does_not_wait_for_it
     owner_scope(async {
         let guard = soon(mutex.lock()).await.unwrap();
         let owner = lock_sync::current_owner().unwrap().expose();
-        assert_eq!(called.lock(&format!("it as {owner}")), guard.fencing_token());
+        assert_eq!(
+            called.lock(&format!("it as {owner}")),
+            ReentrantGuard::lease(&guard).fencing_token()
+        );
         let again = soon(mutex.lock()).await.unwrap();
         drop(guard);
         // The task here may end before the process that it called.

@@ -1,5 +1,6 @@
 //! Readers and writers of several processes.
 
+use lock_sync::{OwnedRwLockReadGuard, RwLockReadGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,13 +107,15 @@ async fn readers_do_not_share_any_more_when_a_writer_waits_elsewhere() {
     // The late reader has a place in the queue.
     until_in_line(&pair.server, 2);
     drop(first);
-    assert!(second.is_valid());
+    assert!(RwLockReadGuard::lease(&second).is_valid());
     assert!(writer.poll("locked").is_none(), "a writer beside a reader");
     drop(second);
     let wrote = writer.locked("it", AT_ONCE);
     assert!(!late.is_finished(), "a reader beside a writer");
     writer.unlock("it");
-    assert!(soon(late).await.unwrap().unwrap().fencing_token() > wrote);
+    assert!(
+        OwnedRwLockReadGuard::lease(&soon(late).await.unwrap().unwrap()).fencing_token() > wrote
+    );
 }
 
 /// How often, and for how long, a process passes the lease on by default.

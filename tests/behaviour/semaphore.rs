@@ -153,7 +153,7 @@ async fn who_closes_for_all_closes_for_processes_that_wait() {
     }
     assert_eq!(soon(here.acquire()).await.err(), Some(AcquireError::Closed));
     // Held permits stay, and can be given back.
-    assert!(held.is_valid() && holder.is_valid("it"));
+    assert!(held.lease().is_valid() && holder.is_valid("it"));
     assert_eq!(leases(&pair.server).len(), 2);
     soon(held.release()).await.unwrap();
     holder.unlock("it");

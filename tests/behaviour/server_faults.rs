@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lock_core::ErrorKind;
 use lock_redis::Protocol;
-use lock_sync::{Handoff, LockError, LossReason, TryLockError};
+use lock_sync::{Handoff, LockError, LossReason, MutexGuard, TryLockError};
 use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
 
 use crate::support::{
@@ -156,7 +156,7 @@ async fn a_waiter_gets_in_when_the_server_comes_back_empty() {
     let pair = Pair::new();
     let (here, there) = pair.mutexes();
     let held = soon(there.lock()).await.unwrap();
-    let token = held.fencing_token();
+    let token = MutexGuard::lease(&held).fencing_token();
     let waiting = waiting(&here);
     until_heard(&pair.server).await;
     // Without keyspace notifications only the end of the connection shows that the key is gone.
@@ -175,7 +175,7 @@ async fn a_paused_server_costs_a_typed_error_and_no_lease() {
         let elsewhere = Arc::new(pair.here.mutex("elsewhere", ()).unwrap());
         let limited = pair.here.mutex("limited", ()).unwrap();
         assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
-        let deadline = guard.valid_until();
+        let deadline = MutexGuard::lease(&guard).valid_until();
         pair.server.cli(&["CLIENT", "PAUSE", "3000", mode]);
 
         let error = soon(elsewhere.try_lock()).await.unwrap_err();
@@ -186,9 +186,12 @@ async fn a_paused_server_costs_a_typed_error_and_no_lease() {
 
         // The waiter gets the lock when the pause is over, and the holder's renewal succeeds then.
         drop(soon(elsewhere.lock()).await.unwrap());
-        eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
-        assert!(guard.is_valid(), "{mode}");
-        soon(guard.release()).await.unwrap();
+        eventually_async("it is renewed", SOON, async || {
+            MutexGuard::lease(&guard).valid_until() > deadline
+        })
+        .await;
+        assert!(MutexGuard::lease(&guard).is_valid(), "{mode}");
+        soon(MutexGuard::release(guard)).await.unwrap();
         drop(soon(here.lock()).await.unwrap());
         pair.server.assert_all_free();
     }
@@ -200,7 +203,7 @@ async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders
     let pair = Pair::of(server, |redis| redis, |locks| locks.ttl(Duration::from_secs(2)));
     let (here, there) = pair.mutexes();
     let guard = soon(there.lock()).await.unwrap();
-    let deadline = guard.valid_until();
+    let deadline = MutexGuard::lease(&guard).valid_until();
     let elsewhere = pair.here.mutex("elsewhere", ()).unwrap();
     let patient = pair.here.mutex("patient", ()).unwrap();
     let limited = pair.here.mutex("limited", ()).unwrap();
@@ -216,7 +219,10 @@ async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders
     };
     assert!(why(error.clone()), "{error:?}");
     let waiting = tokio::spawn(async move {
-        patient.lock_timeout(Duration::from_secs(60)).await.map(|guard| guard.fencing_token())
+        patient
+            .lock_timeout(Duration::from_secs(60))
+            .await
+            .map(|guard| MutexGuard::lease(&guard).fencing_token())
     });
     // A caller without a time limit gives up after the time of one lease.
     let error = soon(elsewhere.lock()).await.unwrap_err();
@@ -224,8 +230,11 @@ async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders
     assert_eq!(pair.server.locks(), [LOCK], "nothing is half granted");
 
     // Renewal and release need no memory.
-    eventually_async("it is renewed", SOON, async || guard.valid_until() > deadline).await;
-    soon(guard.release()).await.unwrap();
+    eventually_async("it is renewed", SOON, async || {
+        MutexGuard::lease(&guard).valid_until() > deadline
+    })
+    .await;
+    soon(MutexGuard::release(guard)).await.unwrap();
     assert_eq!(pair.server.locks(), Vec::<String>::new());
 
     pair.server.cli(&["CONFIG", "SET", "maxmemory", "0"]);

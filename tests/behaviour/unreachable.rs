@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lock_core::{Clock, Error, ErrorKind};
 use lock_redis::RedisBackend;
-use lock_sync::{LockError, Locks, LossReason, TryLockError};
+use lock_sync::{LockError, Locks, LossReason, MutexGuard, TryLockError};
 use lock_tests::{Direction, Proxy, RedisServer, eventually_async};
 
 use crate::support::{
@@ -103,16 +103,16 @@ async fn keep_until_the_deadline(how: Break, lease: Duration) {
     let far = Far::with_lease(lease);
     let mutex = far.here.mutex("it", ()).unwrap();
     let guard = soon(mutex.lock()).await.unwrap();
-    let lost = guard.lost();
+    let lost = MutexGuard::lease(&guard).lost();
     far.cut_off(how);
-    let deadline = guard.valid_until();
+    let deadline = MutexGuard::lease(&guard).valid_until();
 
     // By the clock, whenever this task runs.
     let asked = clock.now();
     let left = ttl_of(&far.server, LOCK).unwrap();
     let ends = asked + left - Duration::from_millis(1);
     assert!(deadline < ends, "{how:?}: valid for longer than the server keeps the key");
-    assert!(guard.is_valid());
+    assert!(MutexGuard::lease(&guard).is_valid());
 
     let lost = tokio::time::timeout(lease + SOON, lost).await.unwrap();
     // On the server, at that moment. If requests still arrive, the losing client has already
@@ -125,9 +125,12 @@ async fn keep_until_the_deadline(how: Break, lease: Duration) {
         );
     }
     assert_eq!(lost.reason(), LossReason::Expired);
-    assert!(!guard.is_valid());
+    assert!(!MutexGuard::lease(&guard).is_valid());
     assert!(clock.now() >= deadline, "{how:?}: lost before its own deadline");
-    assert!(guard.valid_until() <= deadline, "{how:?}: an unanswered renewal moved the deadline");
+    assert!(
+        MutexGuard::lease(&guard).valid_until() <= deadline,
+        "{how:?}: an unanswered renewal moved the deadline"
+    );
 }
 
 async fn a_guard_outlives_an_outage_that_is_shorter_than_its_lease<X: Excluding>() {

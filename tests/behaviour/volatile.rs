@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lock_redis::{Builder, Notifications};
-use lock_sync::Mutex;
+use lock_sync::{Mutex, MutexGuard, OwnedMutexGuard};
 use lock_tests::{RedisServer, eventually_async};
 
 use crate::support::{LOCK, SOON, TTL, Waiting, client_with, mutex, soon, ttl_of, waiting};
@@ -100,7 +100,7 @@ async fn served(waiting: Waiting, limit: Duration, what: &str) {
     let guard = waiting.served().await;
     let took = begin.elapsed();
     assert!(took < limit + SLACK, "{what}: served after {took:?}, not {limit:?}");
-    guard.release().await.unwrap();
+    OwnedMutexGuard::release(guard).await.unwrap();
 }
 
 async fn woken_by_each_end(listening: &Listening) {
@@ -117,7 +117,7 @@ async fn woken_by_each_end(listening: &Listening) {
     let theirs = mutex(&there);
     let held = soon(theirs.lock()).await.unwrap();
     let (_here, waiting) = begin(&server, listening, listening.of_ours).await;
-    held.release().await.unwrap();
+    MutexGuard::release(held).await.unwrap();
     served(waiting, in_time(listening.of_ours), "a release").await;
 
     server.cli(&["SET", LOCK, "a stranger", "PX", &lease.as_millis().to_string()]);
@@ -133,7 +133,7 @@ async fn woken_by_each_end(listening: &Listening) {
     let waited = seen.elapsed();
     assert!(waited + ROUNDING >= left, "after {waited:?}, with {left:?} to go");
     assert!(waited < left + SLACK, "after {waited:?}, with {left:?} to go");
-    guard.release().await.unwrap();
+    OwnedMutexGuard::release(guard).await.unwrap();
     assert_eq!(server.cli(&["EXISTS", "other:1", "other:200000"]).int(), 2);
 }
 

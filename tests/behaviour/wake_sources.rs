@@ -1,5 +1,6 @@
 //! What wakes a waiter that has no place in the queue, each source alone.
 
+use lock_sync::{MutexGuard, OwnedMutexGuard};
 use std::time::Duration;
 
 use lock_redis::{Notifications, Protocol};
@@ -47,11 +48,11 @@ async fn assert_woken(pair: &Pair) {
     // Enough time for a waiter that polls.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!waiting.is_over());
-    held.release().await.unwrap();
+    MutexGuard::release(held).await.unwrap();
     let guard = waiting.served().await;
     let scripts = pair.server.commandstats().since(&before).calls("evalsha");
     assert!(scripts <= AT_MOST, "{scripts} scripts for one wait");
-    guard.release().await.unwrap();
+    OwnedMutexGuard::release(guard).await.unwrap();
 }
 
 #[tokio::test]
@@ -95,8 +96,8 @@ async fn the_timer_alone() {
         let held = soon(there.lock()).await.unwrap();
         let waiting = waiting(&here);
         until_refused(&pair.server, &before).await;
-        held.release().await.unwrap();
-        waiting.served().await.release().await.unwrap();
+        MutexGuard::release(held).await.unwrap();
+        OwnedMutexGuard::release(waiting.served().await).await.unwrap();
 
         pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "800"]);
         let left = ttl_of(&pair.server, LOCK).unwrap();

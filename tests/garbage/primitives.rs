@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::{Clock, FencingToken, Instant};
 use lock_redis::RedisBackend;
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard, RwLockWriteGuard};
 use lock_tests::{Random, RedisServer, eventually_async};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -62,7 +62,7 @@ async fn works(client: &Locks<RedisBackend>) {
     let mut in_a_row = 0;
     while in_a_row < 20 {
         let succeeds = match mutex.lock().await {
-            Ok(guard) => guard.release().await.is_ok(),
+            Ok(guard) => MutexGuard::release(guard).await.is_ok(),
             Err(_) => false,
         };
         in_a_row = if succeeds { in_a_row + 1 } else { 0 };
@@ -150,17 +150,18 @@ const LIMIT_OF_WAITING: Duration = Duration::from_secs(1);
 /// Notes the time from one instant to the other, or to the end of the lease; nothing if that is
 /// unknown.
 macro_rules! turn {
-    ($guard:expr, $stay:expr, $turns:expr) => {{
+    ($Guard:ident, $guard:expr, $stay:expr, $turns:expr) => {{
         let guard = $guard;
         let from = Clock::boot().now();
         tokio::time::sleep($stay).await;
-        let until = guard.valid_until();
+        let lease = $Guard::lease(&guard);
+        let until = lease.valid_until();
         let to = Clock::boot().now();
-        if guard.is_valid() {
-            let turn = Turn { from, to: to.min(until), token: guard.fencing_token() };
+        if lease.is_valid() {
+            let turn = Turn { from, to: to.min(until), token: lease.fencing_token() };
             $turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
         }
-        guard.release().await.is_err()
+        $Guard::release(guard).await.is_err()
     }};
 }
 
@@ -168,7 +169,7 @@ macro_rules! turn {
 async fn mutex(locks: &Locks<RedisBackend>, book: &Book, stay: Duration) -> bool {
     let mutex = locks.mutex("mutex", ()).unwrap();
     match mutex.lock_timeout(LIMIT_OF_WAITING).await {
-        Ok(guard) => turn!(guard, stay, book.mutex),
+        Ok(guard) => turn!(MutexGuard, guard, stay, book.mutex),
         Err(_) => true,
     }
 }
@@ -176,7 +177,7 @@ async fn mutex(locks: &Locks<RedisBackend>, book: &Book, stay: Duration) -> bool
 async fn writer(locks: &Locks<RedisBackend>, book: &Book, stay: Duration) -> bool {
     let rwlock = locks.rwlock("writer", ()).unwrap();
     match rwlock.write_timeout(LIMIT_OF_WAITING).await {
-        Ok(guard) => turn!(guard, stay, book.writer),
+        Ok(guard) => turn!(RwLockWriteGuard, guard, stay, book.writer),
         Err(_) => true,
     }
 }

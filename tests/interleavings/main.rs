@@ -182,7 +182,7 @@ impl World {
             let Some(guard) = self.acquire() else { continue };
             let guard = Arc::new(guard);
             let inside = Inside::Task(Arc::downgrade(&guard));
-            let token = guard.fencing_token().get();
+            let token = OwnedMutexGuard::lease(&guard).fencing_token().get();
             self.store.visit(|store, now| store.go_in(now, token, inside.clone()));
             thread::yield_now();
             take_time();
@@ -246,7 +246,7 @@ impl World {
             drop(guard);
         } else {
             // A lost lease and a store out of reach are part of the scene.
-            block_on(guard.release()).unwrap_or_default();
+            block_on(OwnedMutexGuard::release(guard)).unwrap_or_default();
         }
     }
 

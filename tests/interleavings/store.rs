@@ -88,7 +88,9 @@ pub(super) enum Inside {
 impl Inside {
     fn is_valid(&self) -> bool {
         match self {
-            Self::Task(guard) => guard.upgrade().is_some_and(|guard| guard.is_valid()),
+            Self::Task(guard) => {
+                guard.upgrade().is_some_and(|guard| OwnedMutexGuard::lease(&guard).is_valid())
+            }
             Self::Rival => true,
         }
     }

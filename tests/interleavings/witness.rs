@@ -92,7 +92,7 @@ impl Seen {
     fn has(&mut self, guard: &OwnedMutexGuard<()>) {
         let guarded = std::mem::replace(&mut self.guarded, true);
         assert!(!guarded, "a second guard, even if the first is lost");
-        let token = guard.fencing_token().get();
+        let token = OwnedMutexGuard::lease(guard).fencing_token().get();
         assert!(token > self.last_token, "tokens must increase");
         self.last_token = token;
     }

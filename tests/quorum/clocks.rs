@@ -1,6 +1,6 @@
 //! Servers reckon leases by a clock that an operator may set.
 
-use lock_sync::TryLockError;
+use lock_sync::{OwnedMutexGuard, TryLockError};
 use tokio::time::Instant;
 
 use crate::support::{Client, Clocks, LEASE, LONG, MAX_TTL, SOON, soon};
@@ -17,18 +17,22 @@ async fn a_clock_that_is_set_forward_costs_one_vote() {
     let begin = Instant::now();
     while begin.elapsed() < LEASE * 2 {
         assert!(there.try_lock().await.is_err(), "there are two holders");
-        assert!(guard.is_valid());
+        assert!(OwnedMutexGuard::lease(&guard).is_valid());
         tokio::task::yield_now().await;
     }
-    let mut last = guard.fencing_token();
-    guard.release().await.unwrap();
+    let mut last = OwnedMutexGuard::lease(&guard).fencing_token();
+    OwnedMutexGuard::release(guard).await.unwrap();
     // Back again: to where its tokens are in the future.
     clocks.set(0, false);
     for client in [&there, &here, &there] {
         let guard = soon(client.mutex().lock_owned_timeout(SOON)).await.unwrap();
-        assert!(guard.fencing_token() > last, "{} came after {last}", guard.fencing_token());
-        last = guard.fencing_token();
-        guard.release().await.unwrap();
+        assert!(
+            OwnedMutexGuard::lease(&guard).fencing_token() > last,
+            "{} came after {last}",
+            OwnedMutexGuard::lease(&guard).fencing_token()
+        );
+        last = OwnedMutexGuard::lease(&guard).fencing_token();
+        OwnedMutexGuard::release(guard).await.unwrap();
     }
 }
 
@@ -41,8 +45,11 @@ async fn a_clock_that_is_set_back_holds_up_nobody() {
     // There the lease lives for another hour.
     clocks.set(0, false);
     let next = soon(there.mutex().lock_owned_timeout(SOON)).await.unwrap();
-    assert!(!guard.is_valid(), "there are two holders");
-    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(!OwnedMutexGuard::lease(&guard).is_valid(), "there are two holders");
+    assert!(
+        OwnedMutexGuard::lease(&next).fencing_token()
+            > OwnedMutexGuard::lease(&guard).fencing_token()
+    );
 }
 
 /// What no lock with leases can promise, and what this one promises even so.
@@ -59,6 +66,13 @@ async fn when_a_majority_of_clocks_is_set_forward_only_tokens_tell_two_holders_a
     clocks.set(0, true);
     clocks.set(1, true);
     let next = there.try_lock().await.unwrap();
-    assert!(guard.is_valid() && next.is_valid(), "after {:?}", begin.elapsed());
-    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(
+        OwnedMutexGuard::lease(&guard).is_valid() && OwnedMutexGuard::lease(&next).is_valid(),
+        "after {:?}",
+        begin.elapsed()
+    );
+    assert!(
+        OwnedMutexGuard::lease(&next).fencing_token()
+            > OwnedMutexGuard::lease(&guard).fencing_token()
+    );
 }

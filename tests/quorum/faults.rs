@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_core::ErrorKind;
-use lock_sync::{LockError, LossReason, TryLockError};
+use lock_sync::{LockError, LossReason, OwnedMutexGuard, TryLockError};
 use lock_tests::{Direction, RedisServer, eventually_async};
 
 use crate::support::{Client, LEASE, LONG, MAX_TTL, NODE_TIMEOUT, Nodes, SLACK, SOON, soon};
@@ -16,13 +16,13 @@ async fn a_lock_outlives_a_minority() {
     nodes.servers()[1].kill();
     nodes.servers()[4].stop();
     // Renewed more than once meanwhile, by the three that are left.
-    let lost = tokio::time::timeout(LEASE * 2, guard.lost()).await;
+    let lost = tokio::time::timeout(LEASE * 2, OwnedMutexGuard::lease(&guard).lost()).await;
     assert!(lost.is_err(), "{lost:?}");
-    assert!(guard.is_valid());
+    assert!(OwnedMutexGuard::lease(&guard).is_valid());
     assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
     let begin = Instant::now();
-    guard.release().await.unwrap();
-    soon(there.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+    OwnedMutexGuard::release(guard).await.unwrap();
+    OwnedMutexGuard::release(soon(there.mutex().lock_owned()).await.unwrap()).await.unwrap();
     assert!(begin.elapsed() < SLACK, "{:?}", begin.elapsed());
     nodes.servers()[4].cont();
     // It hears of both releases now.
@@ -36,9 +36,9 @@ async fn a_majority_that_dies_ends_the_lock_at_its_deadline() {
     let guard = soon(here.mutex().lock_owned()).await.unwrap();
     let begin = Instant::now();
     nodes.servers()[..2].iter().for_each(RedisServer::kill);
-    let lost = soon(guard.lost()).await;
+    let lost = soon(OwnedMutexGuard::lease(&guard).lost()).await;
     assert_eq!(lost.reason(), LossReason::Expired);
-    assert!(!guard.is_valid() && here.locks.mutex("other", ()).is_ok());
+    assert!(!OwnedMutexGuard::lease(&guard).is_valid() && here.locks.mutex("other", ()).is_ok());
     assert!(begin.elapsed() < LEASE + SLACK);
 
     // The error says at once what is wrong with which server.
@@ -58,7 +58,10 @@ async fn a_majority_that_dies_ends_the_lock_at_its_deadline() {
     nodes.servers()[..2].iter().for_each(RedisServer::restart);
     let begin = Instant::now();
     let next = soon(there.mutex().lock_owned_timeout(SOON)).await.unwrap();
-    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(
+        OwnedMutexGuard::lease(&next).fencing_token()
+            > OwnedMutexGuard::lease(&guard).fencing_token()
+    );
     let took = begin.elapsed();
     assert!(took + SLACK / 6 > MAX_TTL && took < MAX_TTL + SLACK, "{took:?}");
 }
@@ -69,11 +72,11 @@ async fn a_lock_outlives_a_pause_of_all_servers_that_is_shorter_than_its_lease()
     let (here, there) = nodes.pair().await;
     let guard = soon(here.mutex().lock_owned()).await.unwrap();
     nodes.servers().iter().for_each(RedisServer::stop);
-    let lost = tokio::time::timeout(LEASE / 3, guard.lost()).await;
+    let lost = tokio::time::timeout(LEASE / 3, OwnedMutexGuard::lease(&guard).lost()).await;
     nodes.servers().iter().for_each(RedisServer::cont);
     assert!(lost.is_err(), "{lost:?}");
-    let lost = tokio::time::timeout(LEASE * 2, guard.lost()).await;
-    assert!(lost.is_err() && guard.is_valid(), "{lost:?}");
+    let lost = tokio::time::timeout(LEASE * 2, OwnedMutexGuard::lease(&guard).lost()).await;
+    assert!(lost.is_err() && OwnedMutexGuard::lease(&guard).is_valid(), "{lost:?}");
     assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
 }
 
@@ -84,20 +87,23 @@ async fn a_pause_of_a_majority_that_is_longer_than_the_lease_ends_it() {
     let guard = soon(here.mutex().lock_owned()).await.unwrap();
     let paused = &nodes.servers()[1..];
     paused.iter().for_each(RedisServer::stop);
-    assert_eq!(soon(guard.lost()).await.reason(), LossReason::Expired);
+    assert_eq!(soon(OwnedMutexGuard::lease(&guard).lost()).await.reason(), LossReason::Expired);
     paused.iter().for_each(RedisServer::cont);
     // The servers have kept their data, so none is kept out.
     let begin = Instant::now();
     let next = soon(there.mutex().lock_owned_timeout(SOON)).await.unwrap();
     assert!(begin.elapsed() < SLACK, "{:?}", begin.elapsed());
-    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(
+        OwnedMutexGuard::lease(&next).fencing_token()
+            > OwnedMutexGuard::lease(&guard).fencing_token()
+    );
 }
 
 /// Two clients with leases that outlast the test, and connections to all servers.
 async fn lasting(nodes: &Nodes) -> (Client, Client) {
     let client = async || {
         let client = Client::with(nodes, |quorum| quorum, |locks| locks.ttl(LONG)).await;
-        soon(client.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+        OwnedMutexGuard::release(soon(client.mutex().lock_owned()).await.unwrap()).await.unwrap();
         client
     };
     let pair = (client().await, client().await);
@@ -118,12 +124,14 @@ async fn a_request_that_was_given_up_leaves_no_ghost() {
     // What waits in the buffers is done now.
     nodes.servers().iter().for_each(RedisServer::cont);
     nodes.until_held_on(&[]).await;
-    soon(there.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+    OwnedMutexGuard::release(soon(there.mutex().lock_owned()).await.unwrap()).await.unwrap();
 }
 
 /// A node that a client asks for this lock as long as nothing fails.
 async fn asked_first(nodes: &Nodes, client: &Client) -> usize {
-    let turn = async || soon(client.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+    let turn = async || {
+        OwnedMutexGuard::release(soon(client.mutex().lock_owned()).await.unwrap()).await.unwrap()
+    };
     // Of the first answers the client learns how far away the nodes are.
     turn().await;
     nodes.until_held_on(&[]).await;
@@ -145,13 +153,13 @@ async fn a_release_does_not_overtake_its_request() {
         let before = slow.commandstats();
         way.silence(direction);
         let guard = soon(here.mutex().lock_owned()).await.unwrap();
-        guard.release().await.unwrap();
+        OwnedMutexGuard::release(guard).await.unwrap();
         way.pass();
         // Both have come, and in this order.
         let came = async || slow.commandstats().since(&before).calls("evalsha") >= 2;
         eventually_async("both have come", SOON, came).await;
         nodes.until_held_on(&[]).await;
-        soon(there.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+        OwnedMutexGuard::release(soon(there.mutex().lock_owned()).await.unwrap()).await.unwrap();
     }
 }
 
@@ -165,7 +173,7 @@ async fn servers_that_are_slow_do_not_hold_up_the_others() {
     }
     let begin = Instant::now();
     for _ in 0..10 {
-        soon(here.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+        OwnedMutexGuard::release(soon(here.mutex().lock_owned()).await.unwrap()).await.unwrap();
     }
     assert!(begin.elapsed() < NODE_TIMEOUT * 5, "{:?}", begin.elapsed());
     nodes.until_held_on(&[]).await;
@@ -177,7 +185,7 @@ async fn a_grant_that_comes_when_its_lease_is_over_is_none() {
     let patient = |quorum: lock_redlock::Builder<_>| quorum.node_timeout(SOON);
     let lease = Duration::from_millis(200);
     let here = Client::with(&nodes, patient, |locks| locks.ttl(lease)).await;
-    soon(here.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+    OwnedMutexGuard::release(soon(here.mutex().lock_owned()).await.unwrap()).await.unwrap();
     for way in &here.ways[1..] {
         way.delay(Direction::ToClient, lease * 2);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lock_sync::TryLockError;
+use lock_sync::{OwnedMutexGuard, TryLockError};
 
 use crate::support::{Client, Forgetting, MAX_TTL, Nodes, SLACK, SOON, soon};
 
@@ -54,7 +54,7 @@ async fn is_kept_out(how: Forgetting) {
     let mut is_kept_out = false;
     loop {
         let (tried, too) = tokio::join!(scene.other.try_lock(), lonely.try_lock());
-        if !guard.is_valid() {
+        if !OwnedMutexGuard::lease(&guard).is_valid() {
             break;
         }
         assert!(tried.is_err() && too.is_err(), "{how:?}: there are two holders");
@@ -69,7 +69,11 @@ async fn is_kept_out(how: Forgetting) {
     let waiting = scene.other.mutex().lock_owned_timeout(SOON);
     let next = soon(waiting).await.unwrap();
     assert!(forgot.elapsed() < MAX_TTL + SLACK, "{how:?}: {:?}", forgot.elapsed());
-    assert!(next.fencing_token() > guard.fencing_token(), "{how:?}");
+    assert!(
+        OwnedMutexGuard::lease(&next).fencing_token()
+            > OwnedMutexGuard::lease(&guard).fencing_token(),
+        "{how:?}"
+    );
     assert_eq!(scene.nodes.holding(), [0, 2]);
 }
 
@@ -101,7 +105,12 @@ async fn without_the_quarantine_two_hold_one_lock() {
     let first = soon(scene.holder.mutex().lock_owned()).await.unwrap();
     scene.forget(how);
     let second = soon(scene.other.mutex().lock_owned()).await.unwrap();
-    assert!(first.is_valid() && second.is_valid());
+    assert!(
+        OwnedMutexGuard::lease(&first).is_valid() && OwnedMutexGuard::lease(&second).is_valid()
+    );
     // A resource that compares tokens is safe even so.
-    assert!(second.fencing_token() > first.fencing_token());
+    assert!(
+        OwnedMutexGuard::lease(&second).fencing_token()
+            > OwnedMutexGuard::lease(&first).fencing_token()
+    );
 }

@@ -1,5 +1,6 @@
 //! Who belongs to a quorum, and those who ask it at the same moment.
 
+use lock_sync::OwnedMutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -37,7 +38,7 @@ async fn a_majority_is_enough_to_start() {
     nodes.servers()[0].kill();
     nodes.servers()[3].stop();
     let client = Client::new(&nodes).await;
-    soon(client.mutex().lock_owned()).await.unwrap().release().await.unwrap();
+    OwnedMutexGuard::release(soon(client.mutex().lock_owned()).await.unwrap()).await.unwrap();
     assert_eq!(client.voters().await, [1, 2, 4]);
 
     nodes.servers()[1].kill();
@@ -72,8 +73,8 @@ async fn contenders_that_ask_at_the_same_moment_settle() {
                 barrier.wait().await;
                 let begin = Instant::now();
                 let guard = client.mutex().lock_owned().await.unwrap();
-                waits.push((guard.fencing_token(), begin.elapsed()));
-                guard.release().await.unwrap();
+                waits.push((OwnedMutexGuard::lease(&guard).fencing_token(), begin.elapsed()));
+                OwnedMutexGuard::release(guard).await.unwrap();
             }
             (client, waits)
         });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Attempt, Backend, Hint, Renew, Renewal};
 use lock_redis::RedisBackend;
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard};
 use lock_tests::{RedisCluster, SOON, soon};
 
 use crate::support::{Waiter, claim, granted, long, released, renewed, served_in_order};
@@ -82,10 +82,10 @@ async fn a_guard_and_its_waiters_live_through_a_failover() {
     let locks = [(); 2].map(|()| Locks::new(client(&cluster)));
     let [here, there] = locks.map(|locks| locks.mutex("a", ()).unwrap());
     let guard = soon(here.lock()).await.unwrap();
-    let token = guard.fencing_token();
+    let token = MutexGuard::lease(&guard).fencing_token();
     let waiting = tokio::spawn(async move {
         let guard = there.lock_timeout(SOON * 3).await.unwrap();
-        guard.fencing_token()
+        MutexGuard::lease(&guard).fencing_token()
     });
     let key = "lock:{a}:queue";
     lock_tests::eventually("the other process waits", SOON, || {
@@ -93,8 +93,8 @@ async fn a_guard_and_its_waiters_live_through_a_failover() {
     });
     replicated(&cluster, primary);
     cluster.fail_over_to(replica, true);
-    assert!(guard.is_valid(), "the lease was lost");
-    guard.release().await.unwrap();
+    assert!(MutexGuard::lease(&guard).is_valid(), "the lease was lost");
+    MutexGuard::release(guard).await.unwrap();
     assert!(soon(waiting).await.unwrap() > token);
 }
 

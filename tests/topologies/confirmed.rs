@@ -8,7 +8,7 @@ use lock_core::{
     Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Renew, Renewal, Ttl,
 };
 use lock_redis::{Builder, RedisBackend};
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard, OwnedMutexGuard};
 use lock_tests::{
     ClusterNode, Direction, Proxy, RedisCluster, RedisServer, SOON, Sentinels, eventually,
     eventually_async, soon,
@@ -171,11 +171,11 @@ async fn tasks_that_ask_together_share_commits() {
     let set = Set::start(1);
     let locks = Locks::new(set.client());
     let first = locks.mutex("first", ()).unwrap();
-    soon(first.lock()).await.unwrap().release().await.unwrap();
+    MutexGuard::release(soon(first.lock()).await.unwrap()).await.unwrap();
     let before = set.primary.commandstats();
     let tasks = (0..TASKS).map(|number| {
         let lock = locks.mutex(number.to_string(), ()).unwrap();
-        tokio::spawn(async move { lock.lock().await.unwrap().release().await.unwrap() })
+        tokio::spawn(async move { MutexGuard::release(lock.lock().await.unwrap()).await.unwrap() })
     });
     for task in tasks.collect::<Vec<_>>() {
         soon(task).await.unwrap();
@@ -200,12 +200,12 @@ async fn guards_and_waiters_go_on_once_replicas_acknowledge_again() {
             set.primary.commandstats().since(&before).calls("wait") >= 5
         });
     });
-    assert!(guard.is_valid() && !waiting.is_finished());
+    assert!(OwnedMutexGuard::lease(&guard).is_valid() && !waiting.is_finished());
     set.pass();
     let wanted = soon(waiting).await.unwrap().unwrap();
-    assert!(guard.is_valid(), "the lease was not renewed");
-    guard.release().await.unwrap();
-    wanted.release().await.unwrap();
+    assert!(OwnedMutexGuard::lease(&guard).is_valid(), "the lease was not renewed");
+    OwnedMutexGuard::release(guard).await.unwrap();
+    OwnedMutexGuard::release(wanted).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

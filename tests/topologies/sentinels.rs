@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Attempt, Backend, ErrorKind, Hint};
 use lock_redis::RedisBackend;
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard};
 use lock_tests::{SOON, Sentinels, eventually, eventually_async, soon};
 
 use crate::support::{Waiter, claim, granted, released, renewed, served_in_order};
@@ -87,10 +87,10 @@ async fn a_guard_and_its_waiter_live_through_a_failover() {
     let locks = [(); 2].map(|()| Locks::new(client(&deployment)));
     let [here, there] = locks.map(|locks| locks.mutex("a", ()).unwrap());
     let guard = soon(here.lock()).await.unwrap();
-    let token = guard.fencing_token();
+    let token = MutexGuard::lease(&guard).fencing_token();
     let waiting = tokio::spawn(async move {
         let guard = there.lock_timeout(SOON * 3).await.unwrap();
-        guard.fencing_token()
+        MutexGuard::lease(&guard).fencing_token()
     });
     let primary = &deployment.servers()[deployment.primary()];
     eventually("the other process waits", SOON, || {
@@ -103,8 +103,8 @@ async fn a_guard_and_its_waiter_live_through_a_failover() {
             deployment.primary() != 0
         });
     });
-    assert!(guard.is_valid(), "the lease was lost");
-    guard.release().await.unwrap();
+    assert!(MutexGuard::lease(&guard).is_valid(), "the lease was lost");
+    MutexGuard::release(guard).await.unwrap();
     assert!(soon(waiting).await.unwrap() > token);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::memory::MemoryBackend;
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
-use lock_sync::{Handoff, Locks, Mutex};
+use lock_sync::{Handoff, Locks, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
 use crate::{Contestant, Failure};
@@ -206,7 +206,7 @@ impl Contestant for Ours {
         let guard = key.lock().await?;
         section.await;
         match self.ending {
-            Ending::Released => guard.release().await?,
+            Ending::Released => MutexGuard::release(guard).await?,
             Ending::Dropped => drop(guard),
         }
         Ok(())

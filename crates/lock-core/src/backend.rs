@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::Watch;
-use crate::{Acquire, Attempt, Claim, Clock, ConvertBackend, Error, Key, Released, Renew, Renewal};
+use crate::{
+    Acquire, Attempt, Capabilities, Capability, Claim, Clock, Error, Key, Released, Renew, Renewal,
+};
 
 /// A store that can carry leases: four verbs, and the clock that dates them.
 ///
@@ -257,12 +259,26 @@ pub trait Backend: Send + Sync + 'static {
     /// The clock on which this backend dates its leases.
     fn clock(&self) -> Clock;
 
-    /// This backend as a [`ConvertBackend`], if it is one. Code that knows the backend only as `dyn Backend`
-    /// asks here.
+    /// What this backend can do beside the verbs. Code that knows the backend only as `dyn Backend`, such as
+    /// [`AnyBackend`](crate::AnyBackend), asks here.
     ///
-    /// `None` by default. A [`ConvertBackend`] answers `Some(self)`.
-    fn converter(&self) -> Option<&dyn ConvertBackend> {
-        None
+    /// Nothing by default. A backend SHOULD name each ability trait that it implements. If it cannot, because its abilities
+    /// depend on a type parameter, use [`AnyBackend::describing`](crate::AnyBackend::describing).
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::none()
+    }
+
+    /// Checks that the store can serve an ability whose trait this type implements. Primitives ask before they send
+    /// anything.
+    ///
+    /// By default a store can serve whatever its type implements. [`AnyBackend`](crate::AnyBackend) implements every
+    /// trait, and looks at the [capabilities](Self::capabilities) of its store.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) if the store cannot.
+    fn require(&self, _needed: Capability) -> Result<(), Error> {
+        Ok(())
     }
 }
 
@@ -306,8 +322,12 @@ macro_rules! forward {
                 (**self).clock()
             }
 
-            fn converter(&self) -> Option<&dyn ConvertBackend> {
-                (**self).converter()
+            fn capabilities(&self) -> Capabilities<'_> {
+                (**self).capabilities()
+            }
+
+            fn require(&self, needed: Capability) -> Result<(), Error> {
+                (**self).require(needed)
             }
         }
     )*};

@@ -1,7 +1,7 @@
 //! Fencing tokens.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, TryFromIntError};
 use std::time::Duration;
 
 /// A number that grows with every exclusive grant of a lock.
@@ -21,6 +21,21 @@ use std::time::Duration;
 /// The backends of this family give out the greater of two numbers: the last token plus one, and the time as
 /// [`floor`](Self::floor) counts it. So tokens increase even if a store forgot its counter. They stay
 /// below 2⁵³ until 2091, so a resource that keeps them in a double loses nothing.
+///
+/// # Keeping a token
+///
+/// A column of the type BIGINT holds every token that these backends give out in the next 70 000 years.
+/// `i64::try_from(token)` fails only for a number from 2⁶³ on, which no backend of this family gives out before that.
+/// With the feature `serde`, a token is serialized as its number.
+///
+/// ```
+/// use lock_core::FencingToken;
+///
+/// let token = FencingToken::new(871_234_567_890_123);
+/// let column = i64::try_from(token)?; // … SET fence = $1 WHERE fence <= $1
+/// assert_eq!(FencingToken::try_from(column)?, token);
+/// # Ok::<_, std::num::TryFromIntError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
@@ -66,6 +81,38 @@ impl fmt::Display for FencingToken {
 impl From<FencingToken> for u64 {
     fn from(token: FencingToken) -> Self {
         token.0
+    }
+}
+
+/// The number as SQL databases store it.
+impl TryFrom<FencingToken> for i64 {
+    type Error = TryFromIntError;
+
+    fn try_from(token: FencingToken) -> Result<Self, TryFromIntError> {
+        token.0.try_into()
+    }
+}
+
+/// The token with a number that a database has stored. A negative number is an error.
+impl TryFrom<i64> for FencingToken {
+    type Error = TryFromIntError;
+
+    fn try_from(number: i64) -> Result<Self, TryFromIntError> {
+        number.try_into().map(Self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for FencingToken {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for FencingToken {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u64::deserialize(deserializer).map(Self)
     }
 }
 
@@ -124,6 +171,30 @@ mod tests {
         assert_eq!(range.nth(2), Some(range.last()));
         assert_eq!(range.nth(3), None);
         assert_eq!(range.last().get(), 9);
+    }
+
+    #[test]
+    fn a_token_fits_into_a_bigint_column_and_comes_back() {
+        let most = FencingToken::new(i64::MAX as u64);
+        assert_eq!(i64::try_from(most), Ok(i64::MAX));
+        assert_eq!(FencingToken::try_from(i64::MAX), Ok(most));
+        assert!(i64::try_from(FencingToken::new(1 << 63)).is_err());
+        assert!(FencingToken::try_from(-1).is_err());
+        // What the docs promise.
+        let in_70_000_years = Duration::from_secs(70_000 * 366 * 24 * 3600);
+        assert!(i64::try_from(FencingToken::floor(in_70_000_years)).is_ok());
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_token_is_serialized_as_its_number() {
+        for number in [0, 7, u64::MAX] {
+            let text = serde_json::to_string(&FencingToken::new(number)).unwrap();
+            assert_eq!(text, number.to_string());
+            let token: FencingToken = serde_json::from_str(&text).unwrap();
+            assert_eq!(token.get(), number);
+        }
+        assert!(serde_json::from_str::<FencingToken>("-1").is_err());
     }
 
     proptest! {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind, Key,
-    Released, Renew, Renewal, Ttl, Watch,
+    Acquire, Attempt, Backend, Capabilities, Claim, Clock, Convert, ConvertBackend, Error,
+    ErrorKind, Key, Released, Renew, Renewal, Ttl, Watch,
 };
 
 use crate::hub::Listening;
@@ -267,8 +267,9 @@ impl Backend for RedisBackend {
         Clock::boot()
     }
 
-    fn converter(&self) -> Option<&dyn ConvertBackend> {
-        Some(self)
+    fn capabilities(&self) -> Capabilities<'_> {
+        let all = Capabilities::none().sharing(self).joining(self).converting(self);
+        all.counting(self).keeping(self).inspecting(self)
     }
 }
 

@@ -32,7 +32,7 @@ macro_rules! quick {
 
 /// For an exclusive lease on a free lock.
 pub(crate) static QUICK_ACQUIRE: LazyLock<Script> =
-    quick!("acquire_quick.lua", "plain.lua", "acquire_quick_on.lua");
+    quick!("acquire_quick.lua", "acquire_quick_free.lua", "plain.lua", "acquire_quick_on.lua");
 /// For an exclusive lease. Names the lock and no other key.
 pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew_quick.lua");
 /// For an exclusive lease on a lock that no claim waits for.

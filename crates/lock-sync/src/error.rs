@@ -115,9 +115,9 @@ impl StdError for ReleaseError {
     }
 }
 
-/// The lease of a guard is over, although the guard lives.
+/// A guard or permit does not have its lease any more: the lease is lost, or the guard has given it up.
 ///
-/// Another holder may have the lock now. What this holder has written under its fencing token so far is valid.
+/// [`reason`](Self::reason) says which. Another holder may have the lock now. What this holder has written under its fencing token so far is valid.
 /// The resource must refuse what this holder writes from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLost(LossReason);
@@ -127,7 +127,7 @@ impl LeaseLost {
         Self(reason)
     }
 
-    /// Why the lease was lost.
+    /// Why the guard has no lease.
     pub fn reason(&self) -> LossReason {
         self.0
     }
@@ -140,13 +140,14 @@ impl fmt::Display for LeaseLost {
             LossReason::Revoked => "the store no longer knows the lease",
             LossReason::HeldTooLong => "the lock was held for longer than permitted",
             LossReason::DriverStopped => "the driver of the locks has stopped",
+            LossReason::Released => "the guard has given the lease up",
         })
     }
 }
 
 impl StdError for LeaseLost {}
 
-/// Why a lease was lost.
+/// Why a guard has no lease any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -159,6 +160,9 @@ pub enum LossReason {
     HeldTooLong,
     /// The [runtime of the driver](crate::Builder::on_runtime) has shut down, so the lease is no longer renewed.
     DriverStopped,
+    /// The guard or permit was dropped or released. Only a [`Lease`](crate::Lease) that outlives its guard gives this
+    /// reason.
+    Released,
 }
 
 const CLOSED: &str = "the locks are shutting down";

@@ -35,84 +35,77 @@ impl<D, H, L> Guarded<D, H, L> {
     }
 }
 
-/// Gives a guard with a field `core` the methods of its lease, `scope`, and the traits that the guards of tokio
-/// have as well.
-///
-/// `mut` means that the guard gives write access. The two literals go into the example of `scope`: the
-/// constructor of the lock, and the method that makes the guard.
-macro_rules! guard {
-    ([$($generics:tt)*] $Guard:ty => mut $target:ty, $make:literal, $lock:literal) => {
-        impl<$($generics)*> $Guard {
-            crate::guard::lease_methods!();
-            crate::lease::lease_scope!($target, $make, $lock);
+/// Adds `lease` and `release`. The literal says what a release does. Guards that give access to data have no methods
+/// of their own, so that they hide none of the data.
+macro_rules! leased {
+    (
+        $release:literal,
+        ($($by_ref:tt)*) => $lease:expr,
+        ($($by_value:tt)*) => $released:expr
+    ) => {
+        /// A handle to the lease, which says whether the lease is still held, and has the fencing token: see
+        /// [`Lease`](crate::Lease). The handle does not keep the lock.
+        pub fn lease($($by_ref)*) -> crate::Lease {
+            $lease
         }
 
-        crate::guard::reach!([$($generics)*] $Guard => mut $target, |this| this.core.data);
-    };
-
-    ([$($generics:tt)*] $Guard:ty => $target:ty, $make:literal, $lock:literal) => {
-        impl<$($generics)*> $Guard {
-            crate::guard::lease_methods!(shared);
-            crate::lease::lease_scope!(shared, $target, $make, $lock);
+        #[doc = $release]
+        ///
+        /// # Cancel safety
+        ///
+        /// Once the future was polled, the release happens even if the future is dropped.
+        ///
+        /// # If the lease is lost
+        ///
+        /// The error says so. The lease of a later holder is not affected.
+        ///
+        /// # Errors
+        ///
+        /// - [`ReleaseError::Lost`](crate::ReleaseError::Lost) if the lease had ended before;
+        /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm the release. If
+        ///   another attempt can succeed, the driver goes on trying until the lease has ended by itself.
+        pub async fn release($($by_value)*) -> Result<(), crate::ReleaseError> {
+            $released
         }
-
-        crate::guard::reach!([$($generics)*] $Guard => $target, |this| this.core.data);
     };
 }
 
-/// Adds the methods of its lease to a guard with a field `core`.
+/// Gives a guard with a field `core` its lease and its release, and the traits that the guards of tokio have as well.
 ///
-/// `shared` is for a guard that can exist at once with other guards of its lock.
-macro_rules! lease_methods {
-    () => {
-        /// The fencing token of this guard. Each exclusive holder's token is higher than every earlier one.
-        ///
-        /// Send the token with each write to the resource that the lock protects, and let the resource refuse lower
-        /// tokens: see [`FencingToken`](lock_core::FencingToken).
-        pub fn fencing_token(&self) -> lock_core::FencingToken {
-            self.core.hold.fencing_token()
-        }
-
-        crate::guard::lease_methods! {
-            @every
+/// `mut` means that the guard gives write access.
+macro_rules! guard {
+    ([$($generics:tt)*] $Guard:ty => mut $target:ty) => {
+        crate::guard::guard! {
+            @leased [$($generics)*] $Guard,
             "Releases the lock, and waits until the store has confirmed the release or another task of \
              this process has the lock."
         }
+        crate::guard::reach!([$($generics)*] $Guard => mut $target, |this| this.core.data);
     };
 
-    (shared) => {
-        /// The fencing token of this guard. It is lower than the token of every later writer, and no lower than
-        /// the token of every earlier writer.
-        ///
-        /// Readers that share a lease have one token, and readers of another process have another. The order
-        /// of the tokens of readers that hold the lock at once means nothing. A downgraded guard keeps the token
-        /// of the writer. A resource that is only read need not see the token. But you can pass on the token with
-        /// what you read: data that is written under a higher token is newer.
-        pub fn fencing_token(&self) -> lock_core::FencingToken {
-            self.core.hold.fencing_token()
-        }
-
-        crate::guard::lease_methods! {
-            @every
+    ([$($generics:tt)*] $Guard:ty => $target:ty) => {
+        crate::guard::guard! {
+            @leased [$($generics)*] $Guard,
             "Gives up this guard's part in the lock. If no other reader of this process shares the \
              lease, waits until the store has confirmed the release or another task of this process \
              has the lock."
         }
+        crate::guard::reach!([$($generics)*] $Guard => $target, |this| this.core.data);
     };
 
-    (@every $release:literal) => {
-        /// The name of the lock.
-        pub fn key(&self) -> &lock_core::Key {
-            self.core.hold.key()
+    (@leased [$($generics:tt)*] $Guard:ty, $release:literal) => {
+        impl<$($generics)*> $Guard {
+            crate::guard::leased!(
+                $release,
+                (this: &Self) => crate::Lease::of(&this.core.hold),
+                (this: Self) => {
+                    // The data first: the next holder finds it free.
+                    let crate::guard::Guarded { data, hold, .. } = this.core;
+                    drop(data);
+                    hold.release().await
+                }
+            );
         }
-
-        crate::lease::lease_questions!("guard", core.hold);
-        crate::lease::lease_release!($release, "the lease", self => {
-            // The data first: the next holder finds it free.
-            let crate::guard::Guarded { data, hold, .. } = self.core;
-            drop(data);
-            hold.release().await
-        });
     };
 }
 
@@ -199,4 +192,4 @@ macro_rules! narrowing {
     };
 }
 
-pub(crate) use {guard, lease_methods, narrowing, reach};
+pub(crate) use {guard, leased, narrowing, reach};

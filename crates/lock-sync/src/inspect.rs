@@ -28,14 +28,14 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
+    /// # use lock_sync::{Locks, MutexGuard};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let report = locks.mutex("report", ())?;
     /// let guard = report.lock().await?;
     /// let seen = locks.inspect("report").await?;
-    /// assert_eq!(seen.holders[0].token, Some(guard.fencing_token()));
+    /// assert_eq!(seen.holders[0].token, Some(MutexGuard::lease(&guard).fencing_token()));
     /// assert_eq!(seen.waiting, 0);
     /// # Ok(())
     /// # }
@@ -68,14 +68,14 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::Locks;
+    /// # use lock_sync::{Locks, MutexGuard};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let report = locks.mutex("report", ())?;
     /// let stuck = report.lock().await?;
     /// assert_eq!(locks.force_release("report").await?, 1);
-    /// println!("the guard is lost: {}", stuck.lost().await);
+    /// println!("the guard is lost: {}", MutexGuard::lease(&stuck).lost().await);
     /// # Ok(())
     /// # }
     /// ```

@@ -1,169 +1,268 @@
-//! The methods that every guard has for its lease.
+//! The handle to the lease of a guard or permit.
 
-/// Adds `release`. The two literals go into its docs. The expression releases the parts of the guard.
-macro_rules! lease_release {
-    ($release:literal, $lease:literal, $this:ident => $released:expr) => {
-        #[doc = $release]
-        ///
-        /// # Cancel safety
-        ///
-        /// Once the future was polled, the release happens even if the future is dropped.
-        ///
-        /// # If the lease is lost
-        ///
-        /// The error says so. The lease of a later holder is not affected.
-        ///
-        /// # Errors
-        ///
-        #[doc = concat!("- [`ReleaseError::Lost`](crate::ReleaseError::Lost) if ", $lease, " had ended before;")]
-        /// - [`ReleaseError::Backend`](crate::ReleaseError::Backend) if the store did not confirm the release. If
-        ///   another attempt can succeed, the driver goes on trying until the lease has ended by itself.
-        pub async fn release($this) -> Result<(), crate::ReleaseError> {
-            $released
-        }
-    };
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{FencingToken, Instant, Key};
+
+use crate::bare::{Held, Hold};
+use crate::error::LeaseLost;
+use crate::lost::{Lost, WhileHeld};
+
+/// The lease of a guard or permit. Every guard has a function that returns it, for example
+/// [`MutexGuard::lease`](crate::MutexGuard::lease).
+///
+/// The handle says what the guard is worth outside this process: whether the lease is still held, for how long, and
+/// with which [fencing token](Self::fencing_token). It borrows nothing, so a task can give it away while another task
+/// has the guard. Clones are cheap and mean one lease.
+///
+/// **The handle does not keep the lock.** When its guard is dropped or released, [`check`](Self::check) says
+/// [`Released`](crate::LossReason::Released). That comes before another holder has the lock. It is final, even if
+/// this process goes on with the lease for its next task. A guard that was
+/// [mapped](crate::MutexGuard::map), [downgraded](crate::RwLockWriteGuard::downgrade) or
+/// [upgraded](crate::RwLockUpgradableReadGuard::upgrade) goes on with its lease, and the handle stays valid.
+///
+/// # Several leases
+///
+/// A guard of [several locks](crate::Locks::lock_all), and permits that were [merged](crate::SemaphorePermit::merge),
+/// have several leases. The handle covers those that the guard has when the handle is made. It is valid while all of
+/// them are.
+///
+/// # Examples
+///
+/// Work that ends with the lease, although it writes to the data of the guard:
+///
+/// ```
+/// # use lock_core::memory::MemoryBackend;
+/// # use lock_sync::{Locks, LossReason, MutexGuard};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = Locks::new(MemoryBackend::new());
+/// let import = locks.mutex("import", Vec::new())?;
+/// let mut rows = import.lock().await?;
+/// let lease = MutexGuard::lease(&rows);
+///
+/// lease.while_held(async { rows.push("first") }).await?;
+/// assert_eq!(*rows, ["first"]);
+///
+/// drop(rows);
+/// assert_eq!(lease.check().unwrap_err().reason(), LossReason::Released);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Lease {
+    /// The first key. `None` if the handle covers no lock.
+    key: Option<Key>,
+    parts: Parts,
 }
 
-/// Adds the questions about its lease to a guard. The second argument is the field with the hold.
-macro_rules! lease_questions {
-    ($it:literal, $($hold:ident).+) => {
-        /// Whether the lease is held now, by the clock of this process.
-        ///
-        /// It does no I/O. The deadline counts from the moment before the last successful request was sent, on a
-        /// clock that goes on while the machine sleeps. It is earlier than the deadline of the store. Once
-        /// `is_valid` has returned `false`, it never returns `true` again.
-        pub fn is_valid(&self) -> bool {
-            self.$($hold).+.check().is_ok()
-        }
-
-        /// Why the lease is lost, if it is.
-        ///
-        /// # Errors
-        ///
-        /// [`LeaseLost`](crate::LeaseLost), once [`is_valid`](Self::is_valid) is `false`.
-        pub fn check(&self) -> Result<(), crate::LeaseLost> {
-            self.$($hold).+.check()
-        }
-
-        /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
-        ///
-        /// The lease can be lost before this instant: see [`is_valid`](Self::is_valid).
-        pub fn valid_until(&self) -> lock_core::Instant {
-            self.$($hold).+.valid_until()
-        }
-
-        /// How long the lease lives on unless it is renewed; zero once it is lost.
-        pub fn remaining(&self) -> std::time::Duration {
-            self.$($hold).+.remaining()
-        }
-
-        /// A future that resolves when the lease is lost.
-        ///
-        #[doc = concat!("It borrows nothing and may outlive the ", $it, ". It never resolves if the ", $it, " is \
-                         dropped or released first.")]
-        ///
-        /// # Cancel safety
-        ///
-        /// Dropping the future has no effect. A lease that is lost stays lost.
-        pub fn lost(&self) -> crate::Lost {
-            self.$($hold).+.lost()
-        }
-
-        /// Runs a future for as long as the lease is held.
-        ///
-        /// # Errors
-        ///
-        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the future has completed. The future is
-        /// then dropped.
-        ///
-        /// # Cancel safety
-        ///
-        /// As `work`.
-        pub async fn while_held<F>(&self, work: F) -> Result<F::Output, crate::LeaseLost>
-        where
-            F: std::future::Future,
-        {
-            self.$($hold).+.while_held(work).await
-        }
-    };
+#[derive(Clone)]
+enum Parts {
+    One(Arc<Held>),
+    Several(Arc<[Arc<Held>]>),
 }
 
-/// Adds `scope` to a guard, with write access to the data, or with read access for a `shared` guard. The
-/// two literals go into the example: the constructor, and the method that makes the guard.
-macro_rules! lease_scope {
-    ($data:ty, $make:literal, $lock:literal) => {
-        /// Runs work on the data for as long as the lease is held.
-        ///
-        /// # Errors
-        ///
-        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the work is done. The work is then
-        /// dropped. The data keeps what the work has written by then.
-        ///
-        /// # Cancel safety
-        ///
-        /// As `work`.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use lock_core::memory::MemoryBackend;
-        /// # use lock_sync::Locks;
-        /// # #[tokio::main(flavor = "current_thread")]
-        /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// # let locks = Locks::new(MemoryBackend::new());
-        #[doc = concat!("let ", $make, " = locks.", $make, "(\"import\", Vec::new())?;")]
-        #[doc = concat!("let mut guard = ", $make, ".", $lock, "().await?;")]
-        /// let rows = guard
-        ///     .scope(async |rows| {
-        ///         rows.push("first");
-        ///         rows.len()
-        ///     })
-        ///     .await?;
-        /// assert_eq!(rows, 1);
-        /// # Ok(())
-        /// # }
-        /// ```
-        pub async fn scope<F, R>(&mut self, work: F) -> Result<R, crate::LeaseLost>
-        where
-            F: AsyncFnOnce(&mut $data) -> R,
-        {
-            self.core.hold.while_held(work(&mut self.core.data)).await
-        }
-    };
+impl Lease {
+    pub(crate) fn of(hold: &Hold) -> Self {
+        Self { key: Some(hold.key().clone()), parts: Parts::One(Arc::clone(hold.held())) }
+    }
 
-    (shared, $data:ty, $make:literal, $lock:literal) => {
-        /// Runs work that reads the data for as long as the lease is held.
-        ///
-        /// # Errors
-        ///
-        /// [`LeaseLost`](crate::LeaseLost) if the lease is lost before the work is done. The work is then
-        /// dropped.
-        ///
-        /// # Cancel safety
-        ///
-        /// As `work`.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use lock_core::memory::MemoryBackend;
-        /// # use lock_sync::Locks;
-        /// # #[tokio::main(flavor = "current_thread")]
-        /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// # let locks = Locks::new(MemoryBackend::new());
-        #[doc = concat!("let ", $make, " = locks.", $make, "(\"import\", vec![\"first\"])?;")]
-        #[doc = concat!("let guard = ", $make, ".", $lock, "().await?;")]
-        /// assert_eq!(guard.scope(async |rows| rows.len()).await?, 1);
-        /// # Ok(())
-        /// # }
-        /// ```
-        pub async fn scope<F, R>(&self, work: F) -> Result<R, crate::LeaseLost>
-        where
-            F: AsyncFnOnce(&$data) -> R,
-        {
-            self.core.hold.while_held(work(&self.core.data)).await
+    /// The leases of these holds. `key` is what [`key`](Self::key) returns.
+    pub(crate) fn of_all<'a>(key: Option<&Key>, holds: impl Iterator<Item = &'a Hold>) -> Self {
+        let parts = Parts::Several(holds.map(|hold| Arc::clone(hold.held())).collect());
+        Self { key: key.cloned(), parts }
+    }
+
+    fn parts(&self) -> &[Arc<Held>] {
+        match &self.parts {
+            Parts::One(part) => std::slice::from_ref(part),
+            Parts::Several(parts) => parts,
         }
-    };
+    }
+
+    /// The name of the lock. Of several locks, the first name.
+    ///
+    /// # Panics
+    ///
+    /// If the handle covers no lock: that is, if [`lock_all`](crate::Locks::lock_all) was called without a name.
+    pub fn key(&self) -> &Key {
+        self.key.as_ref().expect("the guard holds no lock")
+    }
+
+    /// The fencing token of the guard.
+    ///
+    /// Send the token with each write to the resource that the lock protects, and let the resource refuse lower
+    /// tokens: see [`FencingToken`]. The token stays what it is when the lease is over.
+    ///
+    /// | guard | its token |
+    /// | --- | --- |
+    /// | of a [`Mutex`](crate::Mutex), writer of an [`RwLock`](crate::RwLock), [`Leadership`](crate::Leadership) | is higher than the token of every earlier holder |
+    /// | reader of an [`RwLock`](crate::RwLock) | is lower than the token of every later writer, and no lower than the token of every earlier writer. Readers that share a lease have one token. A downgraded guard keeps its token, and an upgrade brings a higher one. Tokens of readers that hold the lock at once have no order |
+    /// | of a [`ReentrantMutex`](crate::ReentrantMutex) | is that of the turn of its owner: all guards of the turn have it, in every process that entered with the owner |
+    /// | permit of a [`Semaphore`](crate::Semaphore) | is unique, and higher than every token of a grant that ended before the permit's own grant was asked for: see [its tokens](crate::Semaphore#fencing-tokens). Merged permits have the lowest of their tokens. A value without permits has the token zero |
+    /// | [`SlotPermit`](crate::SlotPermit) | is higher than the token of every earlier holder of this slot. Tokens of two slots have no order |
+    /// | of [several locks](crate::Locks::lock_all) | is that of the lock [`key`](Self::key). [`fencing_token_of`](Self::fencing_token_of) returns the token of another lock |
+    pub fn fencing_token(&self) -> FencingToken {
+        self.key.as_ref().and_then(|key| self.fencing_token_of(key)).unwrap_or(FencingToken::new(0))
+    }
+
+    /// The fencing token for writes to the resource that this lock protects. `None` if the handle does not cover the
+    /// lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let lease = locks.lock_all(["shelf", "till"]).await?.lease();
+    /// assert!(lease.fencing_token_of(&"till".try_into()?).is_some());
+    /// assert!(lease.fencing_token_of(&"door".try_into()?).is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fencing_token_of(&self, key: &Key) -> Option<FencingToken> {
+        let of_key = self.fencing_tokens().filter(|(other, _)| *other == key);
+        of_key.map(|(_, token)| token).min()
+    }
+
+    /// The name and the fencing token of each lease that the handle covers. Several locks are in the order of their
+    /// names.
+    pub fn fencing_tokens(&self) -> impl ExactSizeIterator<Item = (&Key, FencingToken)> {
+        self.parts().iter().map(|part| (part.key(), part.fencing_token()))
+    }
+
+    /// Whether the lease is held now, by the clock of this process.
+    ///
+    /// It does no I/O. The deadline counts from the moment before the last successful request was sent, on a
+    /// clock that goes on while the machine sleeps. It is earlier than the deadline of the store. Once
+    /// `is_valid` has returned `false`, it never returns `true` again.
+    pub fn is_valid(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Why the guard does not have its lease any more, if that is so.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`], once [`is_valid`](Self::is_valid) is `false`. Its reason is
+    /// [`Released`](crate::LossReason::Released) if the guard has given up a valid lease. The reason of a loss stays
+    /// when the guard is dropped afterwards.
+    pub fn check(&self) -> Result<(), LeaseLost> {
+        self.parts().iter().try_for_each(|part| part.check())
+    }
+
+    /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
+    ///
+    /// The lease can be lost before this instant: see [`is_valid`](Self::is_valid). When the guard has given the lease
+    /// up, this is an instant in the past.
+    pub fn valid_until(&self) -> Instant {
+        self.parts().iter().map(|part| part.valid_until()).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// How long the lease lives on unless it is renewed; zero once it is over.
+    pub fn remaining(&self) -> Duration {
+        self.parts().iter().map(|part| part.remaining()).min().unwrap_or(Duration::MAX)
+    }
+
+    /// A future that resolves when [`check`](Self::check) fails: the lease is lost, or the guard gives it up.
+    ///
+    /// The reason says which. The future borrows nothing and may outlive the handle.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect. A lease that is over stays over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, LossReason, MutexGuard};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("watched", ())?;
+    /// let guard = mutex.lock().await?;
+    /// let watch = tokio::spawn(MutexGuard::lease(&guard).lost());
+    ///
+    /// MutexGuard::release(guard).await?;
+    /// assert_eq!(watch.await?.reason(), LossReason::Released);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lost(&self) -> Lost {
+        match self.parts() {
+            [part] => Lost::new(Arc::clone(part)),
+            parts => Lost::first_of(parts.iter().map(|part| Lost::new(Arc::clone(part))).collect()),
+        }
+    }
+
+    /// Runs a future for as long as the lease is held.
+    ///
+    /// The future may borrow the guard: see the [example](Self#examples) of the type.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if the lease is over before the future has completed. The future is then dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `work`.
+    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
+        WhileHeld::new(work, self.lost(), || self.check()).await
+    }
+
+    /// Runs work that needs the lease, for example its token, for as long as the lease is held.
+    ///
+    /// # Errors
+    ///
+    /// As [`while_held`](Self::while_held).
+    ///
+    /// # Cancel safety
+    ///
+    /// As `work`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, MutexGuard};
+    /// # async fn write(_token: lock_core::FencingToken) {}
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let report = locks.mutex("report", ())?;
+    /// let guard = report.lock().await?;
+    /// MutexGuard::lease(&guard)
+    ///     .scope(async |lease| write(lease.fencing_token()).await)
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn scope<W, R>(&self, work: W) -> Result<R, LeaseLost>
+    where
+        W: AsyncFnOnce(Self) -> R,
+    {
+        self.while_held(work(self.clone())).await
+    }
 }
 
-pub(crate) use {lease_questions, lease_release, lease_scope};
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Lease");
+        match self.parts() {
+            [part] => {
+                debug.field("key", part.key()).field("fencing_token", &part.fencing_token());
+            }
+            _ => {
+                debug.field("fencing_tokens", &self.fencing_tokens().collect::<Vec<_>>());
+            }
+        }
+        debug.field("valid", &self.is_valid()).finish()
+    }
+}

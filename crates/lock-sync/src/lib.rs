@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use lock_core::memory::MemoryBackend;
-//! use lock_sync::Locks;
+//! use lock_sync::{Locks, MutexGuard};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +15,8 @@
 //!
 //! let mut apples = stock.lock().await?;
 //! *apples -= 1;
-//! println!("{} left, says holder {}", *apples, apples.fencing_token());
+//! let token = MutexGuard::lease(&apples).fencing_token();
+//! println!("{} left, says holder {token}", *apples);
 //! # Ok(())
 //! # }
 //! ```
@@ -118,8 +119,17 @@ mod waits;
 #[doc = include_str!("from_tokio.md")]
 pub mod from_tokio {}
 
+// What an app needs beside the primitives.
+#[cfg(feature = "memory")]
+pub use lock_core::memory::MemoryBackend;
+pub use lock_core::{
+    AnyBackend, Backend, Error, ErrorKind, FencingToken, Holder, Inspection, Instant, Key, Kind,
+    Waiter,
+};
+
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
+pub use lease::Lease;
 pub use locks::{Builder, Locks};
 pub use lost::Lost;
 pub use mutex::{

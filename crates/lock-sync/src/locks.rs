@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Backend, Error, ErrorKind, Key, Ttl};
+use lock_core::{AnyBackend, Backend, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
 use crate::bare::{BareLock, alarm};
@@ -45,10 +45,11 @@ use crate::handoff::Handoff;
 /// [`SharedBackend`](lock_core::SharedBackend), and so on. The locks themselves do not have this parameter:
 /// `Mutex<T>` is one type over all backends.
 ///
-/// Code for any backend takes `&Locks<B>`, and bounds `B` by the ability that it needs. Code that needs mutexes
-/// alone can take `Locks`: without a parameter, that is `Locks<dyn Backend>`. [`erase`](Self::erase) turns any
-/// other handle into one.
-pub struct Locks<B: ?Sized = dyn Backend> {
+/// Code for any backend takes `&Locks<B>`, and bounds `B` by the ability that it needs. Code that does not want the
+/// parameter takes `Locks`: that is `Locks<AnyBackend>`, which has every primitive. A primitive that the store cannot
+/// serve then fails with [`ErrorKind::Unsupported`], before anything is sent. [`erase`](Self::erase) turns any other
+/// handle into one.
+pub struct Locks<B: ?Sized = AnyBackend> {
     pub(crate) shared: Arc<Shared>,
     /// The backend that is also in `shared`, here with all its abilities.
     pub(crate) backend: Arc<B>,
@@ -66,7 +67,10 @@ impl<B: Backend> Locks<B> {
         Builder::new(Arc::new(backend))
     }
 
-    /// A handle to these locks without the type of the backend. It makes only locks that every backend can serve.
+    /// A handle to these locks without the type of the backend. Both handles make the same locks.
+    ///
+    /// The handle has every primitive whose ability the backend [names](Backend::capabilities). The other primitives
+    /// fail with [`ErrorKind::Unsupported`], before anything is sent.
     ///
     /// # Examples
     ///
@@ -80,9 +84,11 @@ impl<B: Backend> Locks<B> {
     ///
     /// let app = App { locks: Locks::new(MemoryBackend::new()).erase() };
     /// assert!(app.locks.mutex("a", ()).is_ok());
+    /// assert!(app.locks.rwlock("b", ()).is_ok());
     /// ```
     pub fn erase(&self) -> Locks {
-        Locks { shared: Arc::clone(&self.shared), backend: Arc::clone(&self.shared.backend) }
+        let backend = Arc::new(AnyBackend::from(Arc::clone(&self.shared.backend)));
+        Locks { shared: Arc::clone(&self.shared), backend }
     }
 }
 
@@ -152,7 +158,7 @@ impl<B: ?Sized> fmt::Debug for Locks<B> {
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
 /// | [`requests_on_driver`](Self::requests_on_driver) | off |
 #[must_use = "a builder does nothing until it is built"]
-pub struct Builder<B: ?Sized = dyn Backend> {
+pub struct Builder<B: ?Sized = AnyBackend> {
     backend: Arc<B>,
     ttl: Option<Duration>,
     choices: Choices,

@@ -1,4 +1,4 @@
-//! The future that tells a holder that its lease is lost.
+//! The future that tells a holder that its lease is over.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -8,15 +8,13 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 
-use crate::engine::{Lease, Losing};
+use crate::engine::Held;
 use crate::error::LeaseLost;
 
-/// Resolves when the lease of its guard is lost. It never resolves if the guard is dropped or released first.
-///
-/// It borrows nothing, so it can stand beside the work on the guard's data in a `select!`.
+/// Resolves when a lease is lost, or when its guard gives the lease up. [`Lease::lost`](crate::Lease::lost) returns it.
 ///
 /// The driver resolves it at the deadline of the lease, or earlier if the store reports the loss. In a process
-/// that is stopped or starved, this may happen late. [`is_valid`](crate::MutexGuard::is_valid) does not depend on
+/// that is stopped or starved, this may happen late. [`is_valid`](crate::Lease::is_valid) does not depend on
 /// the driver.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
@@ -25,10 +23,8 @@ pub struct Lost(#[pin] Waiting);
 type Waiting = Pin<Box<dyn Future<Output = LeaseLost> + Send + Sync>>;
 
 impl Lost {
-    pub(crate) fn new(lease: Arc<Lease>, hold: u64) -> Self {
-        // Here and not with the first poll: the guard may be gone by then.
-        let losing = Losing::new(lease, hold);
-        Self(Box::pin(async move { losing.wait().await }))
+    pub(crate) fn new(held: Arc<Held>) -> Self {
+        Self(Box::pin(async move { held.over().await }))
     }
 
     /// Resolves with the first of several. It never resolves if there are none.
@@ -55,7 +51,7 @@ impl fmt::Debug for Lost {
     }
 }
 
-/// Runs work until a lease is lost: the future behind every `while_held`.
+/// Runs work until a lease is over: the future behind [`Lease::while_held`](crate::Lease::while_held).
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct WhileHeld<F, C> {

@@ -3,7 +3,7 @@
 use std::alloc::System;
 
 use lock_core::memory::MemoryBackend;
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -21,11 +21,11 @@ async fn a_pass_without_contention_allocates_for_its_requests_alone()
     let locks = Locks::new(MemoryBackend::new());
     let mutex = locks.mutex("it", ())?;
     for _ in 0..WARM_UP {
-        mutex.lock().await?.release().await?;
+        MutexGuard::release(mutex.lock().await?).await?;
     }
     let region = Region::new(HEAP);
     for _ in 0..PASSES {
-        mutex.lock().await?.release().await?;
+        MutexGuard::release(mutex.lock().await?).await?;
     }
     let allocations = region.change().allocations;
     // The driver and the runtime allocate now and then.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lock_core::{Error, FencingToken, Instant};
 use lock_redis::RedisBackend;
 use lock_sync::{
-    AcquireError, LockError, Locks, Lost, Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard,
+    AcquireError, Lease, LockError, Locks, Lost, Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard,
     OwnedSemaphorePermit, ReentrantGuard, ReentrantLockError, ReentrantMutex, ReleaseError, RwLock,
     Semaphore, TryAcquireError, TryLockError, TryReentrantLockError, owner_scope, owner_scope_sync,
 };
@@ -41,13 +41,23 @@ pub(crate) trait Excluding: Clone + Send + Sync + 'static {
 
 /// The common part of all guards.
 pub(crate) trait Guard: Debug + Send + 'static {
-    fn fencing_token(&self) -> FencingToken;
+    fn lease(&self) -> Lease;
 
-    fn is_valid(&self) -> bool;
+    fn fencing_token(&self) -> FencingToken {
+        self.lease().fencing_token()
+    }
 
-    fn valid_until(&self) -> Instant;
+    fn is_valid(&self) -> bool {
+        self.lease().is_valid()
+    }
 
-    fn lost(&self) -> Lost;
+    fn valid_until(&self) -> Instant {
+        self.lease().valid_until()
+    }
+
+    fn lost(&self) -> Lost {
+        self.lease().lost()
+    }
 
     fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + 'static;
 }
@@ -201,20 +211,8 @@ where
 macro_rules! guard {
     ($($guard:ty),*) => {$(
         impl Guard for $guard {
-            fn fencing_token(&self) -> FencingToken {
-                <$guard>::fencing_token(self)
-            }
-
-            fn is_valid(&self) -> bool {
-                <$guard>::is_valid(self)
-            }
-
-            fn valid_until(&self) -> Instant {
-                <$guard>::valid_until(self)
-            }
-
-            fn lost(&self) -> Lost {
-                <$guard>::lost(self)
+            fn lease(&self) -> Lease {
+                <$guard>::lease(self)
             }
 
             fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + 'static {

@@ -6,7 +6,7 @@ use lock_core::ErrorKind;
 use lock_redis::check::Severity;
 use lock_redis::{Builder, RedisBackend};
 use lock_redlock::Redlock;
-use lock_sync::{Handoff, LockError, Locks, Owner};
+use lock_sync::{Handoff, LockError, Locks, MutexGuard, Owner, OwnerGuard, RwLockReadGuard};
 use lock_tests::RedisServer;
 
 use super::features::{Feature, all};
@@ -55,7 +55,8 @@ async fn what_a_mutex_takes_will_do_for_all_that_is_made_of_mutexes() {
     for [here, there] in pairs("mutex", &server) {
         let (one, other) = (here.mutex("m", ()).unwrap(), there.mutex("m", ()).unwrap());
         let guard = soon(one.lock()).await.unwrap();
-        let (released, next) = soon(async { tokio::join!(guard.release(), other.lock()) }).await;
+        let (released, next) =
+            soon(async { tokio::join!(MutexGuard::release(guard), other.lock()) }).await;
         released.unwrap();
         drop(next.unwrap());
 
@@ -96,7 +97,8 @@ async fn readers_and_writers_take_turns() {
         let reads = soon(one.read()).await.unwrap();
         let also = soon(other.read()).await.unwrap();
         drop(also);
-        let (_, writes) = soon(async { tokio::join!(reads.release(), other.write()) }).await;
+        let (_, writes) =
+            soon(async { tokio::join!(RwLockReadGuard::release(reads), other.write()) }).await;
         drop(writes.unwrap());
         drop(soon(one.write()).await.unwrap());
     }
@@ -143,7 +145,7 @@ async fn an_owner_is_in_two_processes() {
         let entered = soon(mutexes[1].lock_as(&mut same)).await.unwrap();
         drop(entered);
         let third = mutexes[1].lock_as(&mut another);
-        let (_, next) = soon(async { tokio::join!(guard.release(), third) }).await;
+        let (_, next) = soon(async { tokio::join!(OwnerGuard::release(guard), third) }).await;
         drop(next.unwrap());
     }
 }
@@ -164,7 +166,7 @@ async fn nodes_form_a_quorum() {
         let mutexes = [&here, &there].map(|locks| locks.mutex("m", ()).unwrap());
         let guard = soon(mutexes[0].lock()).await.unwrap();
         let (released, next) =
-            soon(async { tokio::join!(guard.release(), mutexes[1].lock()) }).await;
+            soon(async { tokio::join!(MutexGuard::release(guard), mutexes[1].lock()) }).await;
         released.unwrap();
         drop(next.unwrap());
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use lock_core::{Claim, Key, OwnerToken};
 use lock_redis::{Builder, Credentials, Notifications, Protocol, RedisBackend};
 use lock_redlock::Redlock;
-use lock_sync::{Locks, Owner};
+use lock_sync::{Locks, MutexGuard, Owner};
 use lock_tests::{Direction, Proxy, RedisServer};
 
 use self::drive::{drive, drive_locks};
@@ -213,7 +213,7 @@ async fn a_broken_way_tells_nothing() {
                 break_it(&proxy);
                 drive(&backend, &after, VALUE).await;
                 tape::shown(mutex.lock().await).ok();
-                tape::shown(guard.release().await).ok();
+                tape::shown(MutexGuard::release(guard).await).ok();
             });
         }
     }
@@ -296,10 +296,10 @@ async fn a_lost_lease_and_a_panic_tell_nothing() {
     let mutex = std::sync::Arc::new(locks.mutex("lost", 0).unwrap());
     let guard = mutex.lock().await.unwrap();
     server.cli(&["SET", "lock:{lost}", "somebody else's"]);
-    tape::show(&guard.lost().await);
-    tape::shown(guard.check()).ok();
+    tape::show(&MutexGuard::lease(&guard).lost().await);
+    tape::shown(MutexGuard::lease(&guard).check()).ok();
     tape::show(&guard);
-    tape::shown(guard.release().await).ok();
+    tape::shown(MutexGuard::release(guard).await).ok();
     server.flushall();
 
     let panics = tokio::spawn({

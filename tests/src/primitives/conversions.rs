@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Convertible;
-use lock_sync::{LockError, OwnedRwLockWriteGuard, RwLock, TryLockError};
+use lock_sync::{
+    LockError, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard,
+    RwLockWriteGuard, TryLockError,
+};
 use tokio::task::JoinSet;
 
 use super::rwlock::Inside;
@@ -16,15 +19,22 @@ pub async fn a_downgrade_admits_readers_of_both_clients<S: Converting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
     let writing = soon(here.write()).await.unwrap();
-    let token = writing.fencing_token();
+    let token = RwLockWriteGuard::lease(&writing).fencing_token();
     let (mut local, mut remote) = (Box::pin(here.read()), Box::pin(there.read()));
     waits(&mut local).await;
     waits(&mut remote).await;
     let reading = writing.downgrade();
-    assert_eq!(reading.fencing_token(), token);
+    assert_eq!(RwLockReadGuard::lease(&reading).fencing_token(), token);
     let (local, remote) = (soon(local).await.unwrap(), soon(remote).await.unwrap());
-    assert!(local.fencing_token() >= token && remote.fencing_token() > token);
-    assert!(reading.is_valid() && local.is_valid() && remote.is_valid());
+    assert!(
+        RwLockReadGuard::lease(&local).fencing_token() >= token
+            && RwLockReadGuard::lease(&remote).fencing_token() > token
+    );
+    assert!(
+        RwLockReadGuard::lease(&reading).is_valid()
+            && RwLockReadGuard::lease(&local).is_valid()
+            && RwLockReadGuard::lease(&remote).is_valid()
+    );
     assert!(matches!(there.try_write().await, Err(TryLockError::WouldBlock)));
     drop((reading, local, remote));
     pair.all_free().await;
@@ -47,12 +57,19 @@ pub async fn one_reader_can_upgrade_beside_others<S: Converting>() {
     waits(&mut local).await;
     let reading = upgradable.downgrade();
     let local = soon(local).await.unwrap();
-    assert!(reading.is_valid() && local.fencing_token() >= reading.fencing_token());
+    assert!(
+        RwLockReadGuard::lease(&reading).is_valid()
+            && RwLockUpgradableReadGuard::lease(&local).fencing_token()
+                >= RwLockReadGuard::lease(&reading).fencing_token()
+    );
     let mut remote = Box::pin(there.upgradable_read());
     waits(&mut remote).await;
     drop(local);
     let remote = soon(remote).await.unwrap();
-    assert!(reading.is_valid() && remote.is_valid());
+    assert!(
+        RwLockReadGuard::lease(&reading).is_valid()
+            && RwLockUpgradableReadGuard::lease(&remote).is_valid()
+    );
     drop((reading, remote));
     pair.all_free().await;
 }
@@ -62,14 +79,17 @@ pub async fn a_reader_that_is_alone_upgrades_at_once<S: Converting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| locks.rwlock("it", 0).unwrap());
     let reading = soon(here.upgradable_read()).await.unwrap();
-    let token = reading.fencing_token();
+    let token = RwLockUpgradableReadGuard::lease(&reading).fencing_token();
     let mut writing = soon(reading.upgrade()).await.unwrap();
-    assert!(writing.fencing_token() > token && writing.is_valid());
+    assert!(
+        RwLockWriteGuard::lease(&writing).fencing_token() > token
+            && RwLockWriteGuard::lease(&writing).is_valid()
+    );
     for lock in [&here, &there] {
         assert!(matches!(lock.try_read().await, Err(TryLockError::WouldBlock)));
     }
     *writing += 1;
-    writing.release().await.unwrap();
+    RwLockWriteGuard::release(writing).await.unwrap();
     assert_eq!(*soon(here.read()).await.unwrap(), 1);
     let reading = soon(here.upgradable_read()).await.unwrap();
     assert!(reading.try_upgrade().await.is_ok());
@@ -82,14 +102,16 @@ pub async fn an_upgrade_waits_for_readers_of_both_clients<S: Converting>() {
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
     let upgradable = soon(here.upgradable_read()).await.unwrap();
     let (local, remote) = (soon(here.read()).await.unwrap(), soon(there.read()).await.unwrap());
-    let highest = local.fencing_token().max(remote.fencing_token());
+    let highest = RwLockReadGuard::lease(&local)
+        .fencing_token()
+        .max(RwLockReadGuard::lease(&remote).fencing_token());
     let mut upgrade = Box::pin(upgradable.upgrade());
     waits(&mut upgrade).await;
     drop(local);
     waits(&mut upgrade).await;
     drop(remote);
     let writing = soon(upgrade).await.unwrap();
-    assert!(writing.fencing_token() > highest);
+    assert!(RwLockWriteGuard::lease(&writing).fencing_token() > highest);
     drop(writing);
     pair.all_free().await;
 }
@@ -99,14 +121,14 @@ pub async fn an_upgrade_that_takes_too_long_gives_the_guard_back<S: Converting>(
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
     let climbing = soon(here.upgradable_read()).await.unwrap();
-    let token = climbing.fencing_token();
+    let token = RwLockUpgradableReadGuard::lease(&climbing).fencing_token();
     let reading = soon(there.read()).await.unwrap();
     let limit = Duration::from_millis(200);
     let error = soon(climbing.upgrade_timeout(limit)).await.unwrap_err();
     assert!(matches!(error.error(), LockError::Timeout { .. }));
     let climbing = error.into_guard();
-    assert!(climbing.is_valid());
-    assert_eq!(climbing.fencing_token(), token);
+    assert!(RwLockUpgradableReadGuard::lease(&climbing).is_valid());
+    assert_eq!(RwLockUpgradableReadGuard::lease(&climbing).fencing_token(), token);
     for lock in [&here, &there] {
         drop(soon(lock.read()).await.unwrap());
     }
@@ -167,7 +189,7 @@ async fn in_some_way(lock: &Arc<RwLock<u32, Convertible>>, inside: &Inside, way:
         _ => {
             let guard = lock.read().await.unwrap();
             inside.read().await;
-            assert!(guard.is_valid());
+            assert!(RwLockReadGuard::lease(&guard).is_valid());
         }
     }
 }
@@ -179,6 +201,6 @@ async fn written(
     let mut guard = Arc::clone(lock).write_owned().await.unwrap();
     inside.write().await;
     *guard += 1;
-    assert!(guard.is_valid());
+    assert!(OwnedRwLockWriteGuard::lease(&guard).is_valid());
     guard
 }

@@ -28,7 +28,7 @@ pub async fn one_candidate_leads_at_a_time<S: Stage>() {
                 let name = format!("{candidate} in round {round}");
                 let leadership = ours.campaign(&name).await.unwrap();
                 assert_eq!(leaders.fetch_add(1, Ordering::AcqRel), 0, "two lead at once");
-                let token = leadership.fencing_token();
+                let token = leadership.lease().fencing_token();
                 assert!(highest.swap(token.get(), Ordering::AcqRel) < token.get());
                 let seen = theirs.leader().await.unwrap().unwrap();
                 assert_eq!((seen.value, seen.token), (name.into_bytes(), token));
@@ -48,18 +48,18 @@ pub async fn both_clients_see_each_leader<S: Stage>() {
     let first = soon(ours.campaign("first")).await.unwrap();
     for election in [&ours, &theirs] {
         let seen = election.leader().await.unwrap().unwrap();
-        assert_eq!((&seen.value[..], seen.token), (&b"first"[..], first.fencing_token()));
+        assert_eq!((&seen.value[..], seen.token), (&b"first"[..], first.lease().fencing_token()));
         let refused = election.try_campaign("second").await;
         assert!(matches!(refused, Err(TryLockError::WouldBlock)));
     }
     let mut candidate = Box::pin(theirs.campaign("second"));
     waits(&mut candidate).await;
-    let before = first.fencing_token();
+    let before = first.lease().fencing_token();
     first.resign().await.unwrap();
     let second = soon(candidate).await.unwrap();
     let seen = ours.leader().await.unwrap().unwrap();
-    assert_eq!((&seen.value[..], seen.token), (&b"second"[..], second.fencing_token()));
-    assert!(second.fencing_token() > before);
+    assert_eq!((&seen.value[..], seen.token), (&b"second"[..], second.lease().fencing_token()));
+    assert!(second.lease().fencing_token() > before);
     second.resign().await.unwrap();
     assert_eq!(theirs.leader().await.unwrap(), None);
 }
@@ -72,7 +72,7 @@ pub async fn an_observer_hears_of_each_leader<S: Stage>() {
     assert_eq!(heard(&mut observer).await, None);
     let first = soon(here.campaign("first")).await.unwrap();
     let seen = heard(&mut observer).await.unwrap();
-    assert_eq!((&seen.value[..], seen.token), (&b"first"[..], first.fencing_token()));
+    assert_eq!((&seen.value[..], seen.token), (&b"first"[..], first.lease().fencing_token()));
 
     let mut second = Box::pin(there.campaign("second"));
     waits(&mut second).await;
@@ -93,16 +93,16 @@ pub async fn a_leader_that_dies_is_followed<S: Stage>() {
     assert_eq!(heard(&mut observer).await.unwrap().value, b"first");
     let mut second = Box::pin(here.campaign("second"));
     waits(&mut second).await;
-    assert!(first.is_valid());
+    assert!(first.lease().is_valid());
 
     drop(mortal);
     let second = soon(second).await.unwrap();
-    assert!(!first.is_valid(), "two lead at once");
-    soon(first.lost()).await;
-    assert!(second.is_valid());
-    assert!(second.fencing_token() > first.fencing_token());
+    assert!(!first.lease().is_valid(), "two lead at once");
+    soon(first.lease().lost()).await;
+    assert!(second.lease().is_valid());
+    assert!(second.lease().fencing_token() > first.lease().fencing_token());
     let seen = heard_next(&mut observer).await;
-    assert_eq!((&seen.value[..], seen.token), (&b"second"[..], second.fencing_token()));
+    assert_eq!((&seen.value[..], seen.token), (&b"second"[..], second.lease().fencing_token()));
     // The release of the dead leader takes nothing from the next one.
     drop(first);
     assert_eq!(there.leader().await.unwrap(), Some(seen));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_sync::TryLockError;
+use lock_sync::{RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use tokio::task::JoinSet;
 
 use super::rwlock::Inside;
@@ -18,18 +18,20 @@ pub async fn a_downgrade_admits_the_readers_of_its_client_alone<S: Fixing>() {
     waits(&mut waiting).await;
     let mut reader = Box::pin(theirs.read());
     waits(&mut reader).await;
-    let token = writing.fencing_token();
+    let token = RwLockWriteGuard::lease(&writing).fencing_token();
     let reading = writing.downgrade();
     let beside = soon(waiting).await.unwrap();
-    assert!(reading.is_valid() && beside.is_valid());
+    assert!(
+        RwLockReadGuard::lease(&reading).is_valid() && RwLockReadGuard::lease(&beside).is_valid()
+    );
     let mut other = Box::pin(theirs.write());
     waits(&mut other).await;
-    reading.release().await.unwrap();
+    RwLockReadGuard::release(reading).await.unwrap();
     waits(&mut reader).await;
     assert!(matches!(theirs.try_read().await, Err(TryLockError::WouldBlock)));
-    beside.release().await.unwrap();
-    assert!(soon(reader).await.unwrap().fencing_token() > token);
-    soon(other).await.unwrap().release().await.unwrap();
+    RwLockReadGuard::release(beside).await.unwrap();
+    assert!(RwLockReadGuard::lease(&soon(reader).await.unwrap()).fencing_token() > token);
+    RwLockWriteGuard::release(soon(other).await.unwrap()).await.unwrap();
     pair.all_free().await;
 }
 

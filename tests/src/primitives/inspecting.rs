@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{Inspection, Kind};
-use lock_sync::LossReason;
+use lock_sync::{LossReason, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{LONG, Pair, Stage, waits};
 use crate::soon;
@@ -21,14 +21,17 @@ pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
     let holder = seen.holders[0];
     assert_eq!(holder.kind, Kind::Exclusive);
     // Of several tokens of a lease, the inspection shows the highest.
-    assert!(holder.token >= Some(guard.fencing_token()), "{holder:?}");
+    assert!(holder.token >= Some(MutexGuard::lease(&guard).fencing_token()), "{holder:?}");
     assert!(holder.remaining.is_some_and(|left| left > Duration::ZERO && left <= LONG));
 
     assert_eq!(pair.there.force_release("it").await.unwrap(), 1);
     let next = soon(waiting).await.unwrap();
-    assert!(next.is_valid() && next.fencing_token() > guard.fencing_token());
-    assert_eq!(soon(guard.lost()).await.reason(), LossReason::Revoked);
-    assert!(!guard.is_valid());
+    assert!(
+        MutexGuard::lease(&next).is_valid()
+            && MutexGuard::lease(&next).fencing_token() > MutexGuard::lease(&guard).fencing_token()
+    );
+    assert_eq!(soon(MutexGuard::lease(&guard).lost()).await.reason(), LossReason::Revoked);
+    assert!(!MutexGuard::lease(&guard).is_valid());
     // The old guard takes nothing from the next holder.
     drop(guard);
     assert_eq!(pair.here.inspect("it").await.unwrap().holding, 1);
@@ -48,14 +51,22 @@ pub async fn a_forced_release_ends_every_reader<S: Stage>() {
     let seen = pair.here.inspect("it").await.unwrap();
     assert_eq!(seen.holding, 2);
     let tokens: Vec<_> = seen.holders.iter().filter_map(|holder| holder.token).collect();
-    assert!([&one, &other].iter().all(|guard| tokens.contains(&guard.fencing_token())));
+    assert!(
+        [&one, &other]
+            .iter()
+            .all(|guard| tokens.contains(&RwLockReadGuard::lease(guard).fencing_token()))
+    );
     assert!(seen.holders.iter().all(|holder| holder.kind == Kind::Shared));
 
     assert_eq!(pair.there.force_release("it").await.unwrap(), 2);
     let writer = soon(writer).await.unwrap();
     for reader in [&one, &other] {
-        assert_eq!(soon(reader.lost()).await.reason(), LossReason::Revoked);
-        assert!(!reader.is_valid() && reader.fencing_token() < writer.fencing_token());
+        assert_eq!(soon(RwLockReadGuard::lease(reader).lost()).await.reason(), LossReason::Revoked);
+        assert!(
+            !RwLockReadGuard::lease(reader).is_valid()
+                && RwLockReadGuard::lease(reader).fencing_token()
+                    < RwLockWriteGuard::lease(&writer).fencing_token()
+        );
     }
     drop((one, other, writer));
     pair.all_free().await;

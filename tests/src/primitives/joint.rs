@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lock_sync::{Owner, ReentrantLockError, TryReentrantLockError};
+use lock_sync::{Owner, OwnerGuard, ReentrantLockError, TryReentrantLockError};
 use tokio::task::JoinSet;
 
 use super::{Joining, MEANWHILE, Pair, until_held, waits};
@@ -21,12 +21,12 @@ pub async fn owners_exclude_each_other<S: Joining>() {
         let late = mutex.lock_as_timeout(&mut other, MEANWHILE).await;
         assert!(matches!(late, Err(ReentrantLockError::Timeout { source: None })));
     }
-    let token = guard.fencing_token();
+    let token = OwnerGuard::lease(&guard).fencing_token();
     let mut waiting = Box::pin(there.lock_as(&mut other));
     waits(&mut waiting).await;
     drop(guard);
     let next = soon(waiting).await.unwrap();
-    assert!(next.fencing_token() > token);
+    assert!(OwnerGuard::lease(&next).fencing_token() > token);
     drop(next);
     pair.all_free().await;
 }
@@ -42,18 +42,22 @@ pub async fn an_owner_that_was_sent_to_another_client_enters_there<S: Joining>()
         let mut waiting = Box::pin(there.lock_as(&mut stranger));
         waits(&mut waiting).await;
         let second = soon(there.lock_as(&mut copy)).await.unwrap();
-        assert_eq!(second.fencing_token(), first.fencing_token(), "they are one holder");
-        assert!(first.is_valid() && second.is_valid());
+        assert_eq!(
+            OwnerGuard::lease(&second).fencing_token(),
+            OwnerGuard::lease(&first).fencing_token(),
+            "they are one holder"
+        );
+        assert!(OwnerGuard::lease(&first).is_valid() && OwnerGuard::lease(&second).is_valid());
         until_held(&pair.there, "it", 2).await;
 
         let (leaves, stays) = if first_leaves { (first, second) } else { (second, first) };
-        leaves.release().await.unwrap();
+        OwnerGuard::release(leaves).await.unwrap();
         waits(&mut waiting).await;
-        assert!(stays.is_valid());
-        let token = stays.fencing_token();
+        assert!(OwnerGuard::lease(&stays).is_valid());
+        let token = OwnerGuard::lease(&stays).fencing_token();
         drop(stays);
         let next = soon(waiting).await.unwrap();
-        assert!(next.fencing_token() > token);
+        assert!(OwnerGuard::lease(&next).fencing_token() > token);
         drop(next);
         pair.all_free().await;
     }
@@ -73,12 +77,12 @@ pub async fn no_two_owners_are_inside_at_once<S: Joining>() {
                 for _ in 0..25 {
                     let mut outer = mutex.lock_as(&mut owner).await.unwrap();
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two owners");
-                    let token = outer.fencing_token();
+                    let token = OwnerGuard::lease(&outer).fencing_token();
                     let mut inner = mutex.lock_as(outer.split().1).await.unwrap();
                     tokio::task::yield_now().await;
                     let innermost = mutex.lock_as(inner.split().1).await.unwrap();
-                    assert_eq!(innermost.fencing_token(), token);
-                    assert!(innermost.is_valid());
+                    assert_eq!(OwnerGuard::lease(&innermost).fencing_token(), token);
+                    assert!(OwnerGuard::lease(&innermost).is_valid());
                     inside.fetch_sub(1, Ordering::SeqCst);
                 }
             });

@@ -162,6 +162,7 @@ macro_rules! primitives {
         $crate::primitives!(@tests mutex $stage:
             a_lock_passes_from_client_to_client,
             a_wait_that_is_dropped_leaves_nothing_behind,
+            a_handle_says_how_its_lease_ended,
             a_lock_that_was_dropped_is_free_for_a_try,
             no_update_is_lost,
         );

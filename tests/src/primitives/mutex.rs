@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lock_sync::{LockError, TryLockError};
+use lock_sync::{LockError, LossReason, MutexGuard, TryLockError};
 use tokio::task::JoinSet;
 
 use super::{MEANWHILE, Pair, Stage, waits};
@@ -20,21 +20,53 @@ pub async fn a_lock_passes_from_client_to_client<S: Stage>() {
 
     let mut waiting = Box::pin(there.lock());
     waits(&mut waiting).await;
-    let first = guard.fencing_token();
-    guard.release().await.unwrap();
+    let first = MutexGuard::lease(&guard).fencing_token();
+    MutexGuard::release(guard).await.unwrap();
     let guard = soon(waiting).await.unwrap();
-    assert!(guard.fencing_token() > first && guard.is_valid());
+    assert!(
+        MutexGuard::lease(&guard).fencing_token() > first && MutexGuard::lease(&guard).is_valid()
+    );
     assert!(matches!(here.try_lock().await, Err(TryLockError::WouldBlock)));
 
     let mut waiting = Box::pin(here.lock());
     waits(&mut waiting).await;
-    let second = guard.fencing_token();
+    let second = MutexGuard::lease(&guard).fencing_token();
     drop(guard);
     let guard = soon(waiting).await.unwrap();
-    assert!(guard.fencing_token() > second);
-    guard.release().await.unwrap();
+    assert!(MutexGuard::lease(&guard).fencing_token() > second);
+    MutexGuard::release(guard).await.unwrap();
     assert!(there.try_lock().await.is_ok());
     pair.all_free().await;
+}
+
+/// A handle to a lease outlives its guard, keeps the lock from no other client, and says how the lease ended.
+pub async fn a_handle_says_how_its_lease_ended<S: Stage>() {
+    let pair = Pair::<S>::new().await;
+    let (here, there) = pair.both(|locks| locks.mutex("it", ()).unwrap());
+    let guard = soon(here.lock()).await.unwrap();
+    let given_up = MutexGuard::lease(&guard);
+    let watch = tokio::spawn(given_up.lost());
+    assert!(given_up.is_valid() && !given_up.remaining().is_zero());
+    let mut waiting = Box::pin(there.lock());
+    waits(&mut waiting).await;
+    assert!(!watch.is_finished() && given_up.is_valid());
+    drop(guard);
+    let guard = soon(waiting).await.unwrap();
+    assert_eq!(soon(watch).await.unwrap().reason(), LossReason::Released);
+    assert!(MutexGuard::lease(&guard).fencing_token() > given_up.fencing_token());
+
+    let taken = MutexGuard::lease(&guard);
+    let working = tokio::spawn({
+        let taken = taken.clone();
+        async move { taken.while_held(std::future::pending::<()>()).await }
+    });
+    pair.here.force_release("it").await.unwrap();
+    assert_eq!(soon(working).await.unwrap().unwrap_err().reason(), LossReason::Revoked);
+    drop(guard);
+    let next = soon(there.lock()).await.unwrap();
+    assert!(MutexGuard::lease(&next).is_valid());
+    assert_eq!(taken.check().unwrap_err().reason(), LossReason::Revoked);
+    assert_eq!(given_up.check().unwrap_err().reason(), LossReason::Released);
 }
 
 /// A waiter that goes away keeps neither the lock nor a place.
@@ -45,9 +77,9 @@ pub async fn a_wait_that_is_dropped_leaves_nothing_behind<S: Stage>() {
     let mut given_up = Box::pin(there.lock());
     waits(&mut given_up).await;
     drop(given_up);
-    guard.release().await.unwrap();
-    soon(here.lock()).await.unwrap().release().await.unwrap();
-    soon(there.lock()).await.unwrap().release().await.unwrap();
+    MutexGuard::release(guard).await.unwrap();
+    MutexGuard::release(soon(here.lock()).await.unwrap()).await.unwrap();
+    MutexGuard::release(soon(there.lock()).await.unwrap()).await.unwrap();
     pair.all_free().await;
 }
 
@@ -80,7 +112,7 @@ pub async fn no_update_is_lost<S: Stage>() {
                     tokio::task::yield_now().await;
                     row.store(read + 1, Ordering::SeqCst);
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    assert!(guard.is_valid());
+                    assert!(MutexGuard::lease(&guard).is_valid());
                 }
             });
         }

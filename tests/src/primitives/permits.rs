@@ -74,12 +74,12 @@ pub async fn a_permit_that_is_given_back_wakes_a_waiter<S: Counting>() {
     let pair = Pair::<S>::new().await;
     let (here, there) = pair.semaphores(1);
     let permit = soon(here.acquire()).await.unwrap();
-    let token = permit.fencing_token();
+    let token = permit.lease().fencing_token();
     let mut waiting = Box::pin(there.acquire());
     waits(&mut waiting).await;
     drop(permit);
     let permit = soon(waiting).await.unwrap();
-    assert!(permit.fencing_token() > token);
+    assert!(permit.lease().fencing_token() > token);
     drop(permit);
     pair.all_free().await;
 }
@@ -105,7 +105,7 @@ pub async fn a_part_that_was_released_is_free_at_once<S: Counting>() {
         soon(part.release()).await.unwrap();
         let theirs = soon(there.try_acquire_many(2)).await.unwrap();
         assert_none_is_free(&[&there]).await;
-        assert!(permit.is_valid() && theirs.is_valid());
+        assert!(permit.lease().is_valid() && theirs.lease().is_valid());
         // Their release may be under way when they try in the next round.
         drop(theirs);
         drop(permit);
@@ -140,7 +140,7 @@ pub async fn the_first_client_says_how_many_there_are<S: Counting>() {
         assert!(!there.is_closed());
     };
     assert_refused().await;
-    assert!(permit.is_valid());
+    assert!(permit.lease().is_valid());
     assert_eq!(soon(here.available_permits()).await.unwrap(), 30);
     soon(permit.release()).await.unwrap();
     assert_refused().await;
@@ -161,7 +161,7 @@ pub async fn two_handles_of_one_client_are_one_semaphore<S: Counting>() {
     let part = permit.split(1).unwrap();
     drop(permit);
     let theirs = soon(there.acquire()).await.unwrap();
-    assert!(part.is_valid() && theirs.is_valid());
+    assert!(part.lease().is_valid() && theirs.lease().is_valid());
     drop((part, theirs));
     pair.all_free().await;
 }
@@ -258,7 +258,7 @@ async fn take_in_parts(semaphore: &Semaphore, inside: &AtomicUsize, take: usize,
     let before = inside.fetch_add(take, Ordering::SeqCst);
     assert!(before + take <= of, "{before} and {take} more");
     yield_now().await;
-    assert!(permit.is_valid());
+    assert!(permit.lease().is_valid());
     let mut left = take;
     if let Some(part) = permit.split(1) {
         left -= 1;

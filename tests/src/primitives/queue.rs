@@ -1,7 +1,7 @@
 //! Waiters in the queue of the store.
 
 use lock_core::Kind;
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard, OwnedMutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Pair, Stage};
 use crate::{SOON, eventually_async, soon};
@@ -18,9 +18,13 @@ pub async fn an_inspection_shows_the_waiters<S: Stage>() {
     let holder = pair.third().await.rwlock("it", ()).unwrap();
     let guard = soon(holder.read()).await.unwrap();
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
-    let writer = tokio::spawn(async move { here.write().await.map(|guard| guard.fencing_token()) });
+    let writer = tokio::spawn(async move {
+        here.write().await.map(|guard| RwLockWriteGuard::lease(&guard).fencing_token())
+    });
     until_waiting::<S>(&pair.there, 1).await;
-    let reader = tokio::spawn(async move { there.read().await.map(|guard| guard.fencing_token()) });
+    let reader = tokio::spawn(async move {
+        there.read().await.map(|guard| RwLockReadGuard::lease(&guard).fencing_token())
+    });
     until_waiting::<S>(&pair.here, 2).await;
     let seen = pair.there.inspect("it").await.unwrap();
     let kinds: Vec<_> = seen.waiters.iter().map(|waiter| waiter.kind).collect();
@@ -48,11 +52,16 @@ pub async fn a_forced_release_lets_the_first_waiter_in<S: Stage>() {
 
     assert_eq!(third.force_release("it").await.unwrap(), 1);
     let next = soon(next).await.unwrap().unwrap();
-    assert!(next.fencing_token() > stuck.fencing_token());
+    assert!(
+        OwnedMutexGuard::lease(&next).fencing_token() > MutexGuard::lease(&stuck).fencing_token()
+    );
     drop(stuck);
     let seen = third.inspect("it").await.unwrap();
     assert_eq!(seen.waiting, 1);
-    assert!(seen.holders[0].token >= Some(next.fencing_token()), "{seen:?}");
+    assert!(
+        seen.holders[0].token >= Some(OwnedMutexGuard::lease(&next).fencing_token()),
+        "{seen:?}"
+    );
     drop(next);
     drop(soon(last).await.unwrap().unwrap());
     pair.all_free().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use lock_sync::TryLockError;
+use lock_sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use tokio::task::yield_now;
 
 use super::{Pair, Stage, waits};
@@ -36,22 +36,26 @@ pub async fn readers_share_and_a_writer_does_not<S: Stage>() {
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
     let (read, second) = (soon(here.read()).await.unwrap(), soon(here.read()).await.unwrap());
     let beside = soon(there.read()).await.unwrap();
-    assert!(read.is_valid() && second.is_valid() && beside.is_valid());
+    assert!(
+        RwLockReadGuard::lease(&read).is_valid()
+            && RwLockReadGuard::lease(&second).is_valid()
+            && RwLockReadGuard::lease(&beside).is_valid()
+    );
     for lock in [&here, &there] {
         assert!(matches!(lock.try_write().await, Err(TryLockError::WouldBlock)));
     }
     drop(second);
     let mut writing = Box::pin(there.write());
     waits(&mut writing).await;
-    read.release().await.unwrap();
+    RwLockReadGuard::release(read).await.unwrap();
     waits(&mut writing).await;
-    beside.release().await.unwrap();
+    RwLockReadGuard::release(beside).await.unwrap();
     let write = soon(writing).await.unwrap();
     for lock in [&here, &there] {
         assert!(matches!(lock.try_read().await, Err(TryLockError::WouldBlock)));
         assert!(matches!(lock.try_write().await, Err(TryLockError::WouldBlock)));
     }
-    write.release().await.unwrap();
+    RwLockWriteGuard::release(write).await.unwrap();
     assert!(here.try_read().await.is_ok());
     pair.all_free().await;
 }
@@ -64,10 +68,10 @@ pub async fn a_writer_excludes_a_mutex_of_that_name<S: Stage>() {
     let guard = soon(mutex.lock()).await.unwrap();
     assert!(matches!(rwlock.try_read().await, Err(TryLockError::WouldBlock)));
     assert!(matches!(rwlock.try_write().await, Err(TryLockError::WouldBlock)));
-    guard.release().await.unwrap();
+    MutexGuard::release(guard).await.unwrap();
     let guard = soon(rwlock.write()).await.unwrap();
     assert!(matches!(mutex.try_lock().await, Err(TryLockError::WouldBlock)));
-    guard.release().await.unwrap();
+    RwLockWriteGuard::release(guard).await.unwrap();
     let guard = soon(rwlock.read()).await.unwrap();
     assert!(matches!(mutex.try_lock().await, Err(TryLockError::WouldBlock)));
     drop(guard);
@@ -83,14 +87,18 @@ pub async fn tokens_of_readers_and_writers_increase<S: Stage>() {
     let mut floor = None;
     for lock in [&here, &there, &here, &here, &there] {
         let writing = soon(lock.write()).await.unwrap();
-        assert!(Some(writing.fencing_token()) > floor);
-        floor = Some(writing.fencing_token());
-        writing.release().await.unwrap();
+        assert!(Some(RwLockWriteGuard::lease(&writing).fencing_token()) > floor);
+        floor = Some(RwLockWriteGuard::lease(&writing).fencing_token());
+        RwLockWriteGuard::release(writing).await.unwrap();
         let readers = [soon(here.read()).await.unwrap(), soon(there.read()).await.unwrap()];
-        assert!(readers.iter().all(|reader| Some(reader.fencing_token()) > floor));
-        floor = readers.iter().map(|reader| reader.fencing_token()).max();
+        assert!(
+            readers
+                .iter()
+                .all(|reader| Some(RwLockReadGuard::lease(reader).fencing_token()) > floor)
+        );
+        floor = readers.iter().map(|reader| RwLockReadGuard::lease(reader).fencing_token()).max();
         for reader in readers {
-            reader.release().await.unwrap();
+            RwLockReadGuard::release(reader).await.unwrap();
         }
     }
     pair.all_free().await;
@@ -107,7 +115,7 @@ pub async fn no_writer_enters_during_a_downgrade<S: Stage>() {
         for _ in 0..100 {
             let guard = there.write().await.unwrap();
             assert!(!rival.load(Ordering::SeqCst), "it got in between");
-            guard.release().await.unwrap();
+            RwLockWriteGuard::release(guard).await.unwrap();
         }
     });
     while !writer.is_finished() {
@@ -116,9 +124,9 @@ pub async fn no_writer_enters_during_a_downgrade<S: Stage>() {
         yield_now().await;
         let guard = guard.downgrade();
         assert!(matches!(probe.try_write().await, Err(TryLockError::WouldBlock)));
-        assert!(guard.is_valid());
+        assert!(RwLockReadGuard::lease(&guard).is_valid());
         closed.store(false, Ordering::SeqCst);
-        guard.release().await.unwrap();
+        RwLockReadGuard::release(guard).await.unwrap();
     }
     writer.await.unwrap();
     pair.all_free().await;

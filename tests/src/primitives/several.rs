@@ -14,9 +14,12 @@ use crate::soon;
 pub async fn all_of_several_locks_or_none<S: Stage>() {
     let pair = Pair::<S>::new().await;
     let all = soon(pair.here.lock_all(["c", "a", "b"])).await.unwrap();
-    assert!(all.is_valid());
+    assert!(all.lease().is_valid());
     let names = ["a", "b", "c"];
-    assert!(all.keys().map(Key::as_bytes).eq(names.map(str::as_bytes)), "in order");
+    assert!(
+        all.lease().fencing_tokens().map(|(key, _)| key.as_bytes()).eq(names.map(str::as_bytes)),
+        "in order"
+    );
     for name in names {
         let one = pair.there.mutex(name, ()).unwrap();
         assert!(matches!(one.try_lock().await, Err(TryLockError::WouldBlock)), "{name} is free");
@@ -28,14 +31,14 @@ pub async fn all_of_several_locks_or_none<S: Stage>() {
     let rest = soon(pair.here.lock_all(["d"])).await.unwrap();
     let mut waiting = Box::pin(pair.there.lock_all(["b", "d"]));
     waits(&mut waiting).await;
-    let before: Vec<FencingToken> = all.fencing_tokens().map(|(_, token)| token).collect();
+    let before: Vec<FencingToken> = all.lease().fencing_tokens().map(|(_, token)| token).collect();
     all.release().await.unwrap();
     waits(&mut waiting).await;
     rest.release().await.unwrap();
     drop(soon(waiting).await.unwrap());
 
     let all = soon(pair.there.lock_all(["b", "c", "a"])).await.unwrap();
-    for ((key, after), before) in all.fencing_tokens().zip(before) {
+    for ((key, after), before) in all.lease().fencing_tokens().zip(before) {
         assert!(after > before, "{key}: {after} came after {before}");
     }
     drop(all);
@@ -57,8 +60,9 @@ pub async fn lists_of_locks_in_any_order_do_not_deadlock<S: Stage>() {
                 let first = task * 7 + round * 3;
                 let list = (0..1 + round % 3).map(|n| (first + n * (1 + task % 3)) % 4);
                 let guard = locks.lock_all(list.map(|at| NAMES[at])).await.unwrap();
-                let has =
-                    |at: &usize| guard.keys().any(|key| *key == Key::new(NAMES[*at]).unwrap());
+                let has = |at: &usize| {
+                    guard.lease().fencing_token_of(&Key::new(NAMES[*at]).unwrap()).is_some()
+                };
                 let held: Vec<_> = (0..4).filter(has).collect();
                 for &at in &held {
                     let twice = taken[at].swap(true, Ordering::AcqRel);

@@ -24,11 +24,11 @@ pub async fn slots_are_shared_by_both_clients<S: Stage>() {
     }
     let mut waiting = Box::pin(here.acquire());
     waits(&mut waiting).await;
-    let (slot, token) = (two.slot(), two.fencing_token());
+    let (slot, token) = (two.slot(), two.lease().fencing_token());
     two.release().await.unwrap();
     let next = soon(waiting).await.unwrap();
     assert_eq!(next.slot(), slot);
-    assert!(next.fencing_token() > token);
+    assert!(next.lease().fencing_token() > token);
     drop((one, three, next));
     pair.all_free().await;
 }

@@ -3,7 +3,7 @@
 use lock_core::memory::MemoryBackend;
 use lock_core::{Fixed, SharedBackend};
 use lock_redis::RedisBackend;
-use lock_sync::{Handoff, Locks, RwLock};
+use lock_sync::{Handoff, Locks, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::contestants::{self, Ending};
 use crate::{Contestant, Failure};
@@ -49,7 +49,7 @@ impl<B: SharedBackend> Contestant for Ours<B> {
         let guard = key.write().await?;
         section.await;
         match self.ending {
-            Ending::Released => guard.release().await?,
+            Ending::Released => RwLockWriteGuard::release(guard).await?,
             Ending::Dropped => drop(guard),
         }
         Ok(())
@@ -62,7 +62,7 @@ impl<B: SharedBackend> Contestant for Ours<B> {
         let guard = key.read().await?;
         section.await;
         match self.ending {
-            Ending::Released => guard.release().await?,
+            Ending::Released => RwLockReadGuard::release(guard).await?,
             Ending::Dropped => drop(guard),
         }
         Ok(())

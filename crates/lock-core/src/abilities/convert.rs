@@ -12,7 +12,7 @@ use crate::{Attempt, Backend, Convert, Error};
 /// downgrade, and an upgradable reader becomes the writer. Over a store without it a lease keeps its mode until
 /// it ends.
 ///
-/// A backend that implements the trait returns itself from [`Backend::converter`], and promises:
+/// A backend that implements the trait returns itself from [`Backend::capabilities`], and promises:
 ///
 /// - Between all modes that the backend serves, every conversion that [exists](Convert) MUST be served
 ///   (`every_conversion_is_served`).
@@ -38,7 +38,7 @@ use crate::{Attempt, Backend, Convert, Error};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot convert a lease that is held",
     label = "this needs a backend that makes leases weaker or exclusive",
-    note = "implement `lock_core::ConvertBackend` for it, and answer it to `Backend::converter`",
+    note = "implement `lock_core::ConvertBackend` for it, and name it in `Backend::capabilities`",
     note = "a quorum cannot: half-done conversions on some of its nodes would have to be undone"
 )]
 #[async_trait]

@@ -1,6 +1,8 @@
 //! The abilities that only some stores have, each as a trait of its own. Code that asks a store for an ability
 //! that it lacks does not compile.
 
+mod any;
+mod capabilities;
 mod cell;
 mod convert;
 mod inspect;
@@ -9,6 +11,8 @@ mod permits;
 mod quorum;
 mod shared;
 
+pub use any::AnyBackend;
+pub use capabilities::{Capabilities, Capability};
 pub use cell::{Cell, CellBackend, Committed, LoadedValue, Stored};
 pub use convert::{Conversion, ConvertBackend, Convertible, Fixed, Upgradable};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};

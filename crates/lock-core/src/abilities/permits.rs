@@ -50,7 +50,7 @@ use crate::{Claim, ConvertBackend, Error, Key, Released};
     note = "implement `lock_core::PermitBackend` for it if it can",
     note = "a quorum cannot: two permits on each of three nodes can be granted to three holders, two on \
             each node. There, `Locks::slot_semaphore` takes one of several exclusive slots instead",
-    note = "over `dyn Backend` only the mutex is left: keep the backend's own type, or `dyn PermitBackend`"
+    note = "over `dyn Backend` only the mutex is left: use `lock_core::AnyBackend` instead"
 )]
 #[async_trait]
 pub trait PermitBackend: ConvertBackend {

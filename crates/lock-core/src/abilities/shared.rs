@@ -14,7 +14,7 @@ use crate::{Backend, Conversion};
     message = "`{Self}` does not know readers from writers",
     label = "an `RwLock` needs a backend that can share a lock",
     note = "implement `lock_core::SharedBackend` for it, or use a `Mutex`, which every backend can carry",
-    note = "over `dyn Backend` only the mutex is left: keep the backend's own type, or `dyn SharedBackend`"
+    note = "over `dyn Backend` only the mutex is left: use `lock_core::AnyBackend` instead"
 )]
 pub trait SharedBackend: Backend {
     /// [`Convertible`](crate::Convertible) if the backend is a [`ConvertBackend`](crate::ConvertBackend) as

@@ -61,7 +61,7 @@ impl Request for Convert {
 
     async fn send(&self, backend: &impl Backend) -> Result<Attempt, Error> {
         let none = || Error::new(ErrorKind::Unsupported, "the backend does not name its converter");
-        backend.converter().ok_or_else(none)?.convert(self).await
+        backend.capabilities().converter().ok_or_else(none)?.convert(self).await
     }
 }
 

@@ -67,7 +67,7 @@ pub use self::stats::{Stats, Verb};
 use self::connection::Connection;
 use self::store::Store;
 use crate::{
-    Acquire, Attempt, Backend, Claim, Clock, ConvertBackend, Error, Key, Released, Renew, Renewal,
+    Acquire, Attempt, Backend, Capabilities, Claim, Clock, Error, Key, Released, Renew, Renewal,
     Watch,
 };
 
@@ -284,7 +284,8 @@ impl Backend for MemoryBackend {
         Clock::tokio()
     }
 
-    fn converter(&self) -> Option<&dyn ConvertBackend> {
-        Some(self)
+    fn capabilities(&self) -> Capabilities<'_> {
+        let all = Capabilities::none().sharing(self).joining(self).converting(self);
+        all.counting(self).keeping(self).inspecting(self)
     }
 }

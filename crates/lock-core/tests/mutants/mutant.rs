@@ -13,7 +13,9 @@ use lock_core::{
     Acquire, Attempt, Backend, Cell, Claim, Clock, Convert, ConvertBackend, Error, ErrorKind, Hint,
     Inspection,
 };
-use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch};
+use lock_core::{
+    Capabilities, Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch,
+};
 
 use crate::bug::Bug;
 
@@ -227,8 +229,9 @@ impl Backend for Mutant {
         self.store.clock()
     }
 
-    fn converter(&self) -> Option<&dyn ConvertBackend> {
-        Some(self as &dyn ConvertBackend).filter(|_| self.bug != Bug::HidesItsConverter)
+    fn capabilities(&self) -> Capabilities<'_> {
+        let none = Capabilities::none();
+        if self.bug == Bug::HidesItsConverter { none } else { none.converting(self) }
     }
 }
 

@@ -1,21 +1,3 @@
--- Most locks are free when a client asks for them, and then this is all. The lock is written first: without
--- memory, or without a right, this write fails.
-if is_plain and call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  local time = redis.pcall('TIME')
-  local seconds, micros = time[1], time[2] or ''
-  if #micros < 6 then
-    micros = string.sub('00000' .. micros, -6)
-  end
-  local state = (seconds or '') .. micros .. ARGV[4]
-  if #state == 33 and state > (before or '15778368') then
-    call('SET', KEYS[2], state, 'PX', ARGV[3])
-    return before and ARGV[5] .. ' ' .. state .. ' ' .. before or ARGV[5] .. ' ' .. state
-  end
-  -- The clock was set back, or was never set, or this user may not read it.
-  call('DEL', KEYS[1])
-  return ARGV[5] .. ' ?'
-end
-
 if is_later() then
   return ARGV[5] .. ' ?'
 end

@@ -392,5 +392,5 @@ async fn what_majorities_cannot_do_is_refused_without_a_request() {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }
     assert!((0..3).all(|index| node(&quorum, index).stats().votes == 0));
-    assert!(quorum.converter().is_none());
+    assert!(quorum.capabilities().converter().is_none());
 }

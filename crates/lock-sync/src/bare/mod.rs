@@ -19,7 +19,7 @@ pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;
 
 // The types of the engine that the code above it uses.
-pub(crate) use crate::engine::{Acquiring, Denial, Gathering, Hold, Upgrading, Wait, Write};
+pub(crate) use crate::engine::{Acquiring, Denial, Gathering, Held, Hold, Upgrading, Wait, Write};
 
 /// A lock of this process by its name, with the manner in which its holders let go.
 #[derive(Clone)]

@@ -1,15 +1,13 @@
 //! The hold: the part of a guard that is not the data.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::sync::Arc;
-use std::time::Duration;
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
 
-use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
+use lock_core::{Claim, FencingToken, Key, LoadedValue, Mode, Released};
 
-use super::{Asks, Entry, HoldId, Manner, Rest, Running, Ticket, Write};
+use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
-use crate::lost::{Lost, WhileHeld};
 
 /// The right of one holder to the lock. Dropping it passes the lock on.
 pub(crate) struct Hold {
@@ -18,13 +16,16 @@ pub(crate) struct Hold {
     /// How many permits the hold has; 0 for other kinds of lock.
     permits: u32,
     manner: Manner,
+    /// What the handles of the lease share with this hold, once there is a handle.
+    held: OnceLock<Arc<Held>>,
     /// Whether dropping has to give the hold up.
     live: bool,
 }
 
 impl Hold {
     pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, mode: Mode, manner: Manner) -> Self {
-        Self { entry, ticket, permits: mode.permits(), manner, live: true }
+        let permits = mode.permits();
+        Self { entry, ticket, permits, manner, held: OnceLock::new(), live: true }
     }
 
     /// How many permits the hold has; 0 for other kinds of lock.
@@ -52,6 +53,7 @@ impl Hold {
             ticket,
             permits: part,
             manner: self.manner,
+            held: OnceLock::new(),
             live: true,
         })
     }
@@ -90,6 +92,9 @@ impl Hold {
         let (hold, manner) = (self.ticket.hold, self.manner);
         let write = self.entry.event(|machine| machine.begin_write(hold, last, manner))?;
         self.ticket.token = write.token;
+        if let Some(held) = self.held.get() {
+            held.set_token(write.token);
+        }
         Some(write)
     }
 
@@ -101,6 +106,7 @@ impl Hold {
     /// The store has written the value and ended the lease.
     pub(crate) fn committed(mut self, contended: bool) {
         self.live = false;
+        self.tell_handles();
         self.entry.event(|machine| machine.committed(self.ticket.hold, contended));
     }
 
@@ -114,6 +120,9 @@ impl Hold {
 
     /// Takes over the ticket of an upgrade.
     pub(super) fn become_exclusive(&mut self, ticket: Ticket) {
+        if let Some(held) = self.held.get() {
+            held.set_token(ticket.token);
+        }
         self.ticket = ticket;
     }
 
@@ -125,46 +134,26 @@ impl Hold {
         self.ticket.token
     }
 
-    pub(crate) fn valid_until(&self) -> Instant {
-        self.ticket.lease.deadline().min(self.ticket.hold_until)
-    }
-
-    pub(crate) fn remaining(&self) -> Duration {
-        let now = self.ticket.lease.now();
-        if !self.ticket.lease.is_valid(now) {
-            return Duration::ZERO;
-        }
-        self.valid_until().saturating_duration_since(now)
-    }
-
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        let Ticket { lease, hold, hold_until, .. } = &self.ticket;
-        let now = lease.now();
-        if lease.is_valid(now) && now < *hold_until {
-            return Ok(());
+        self.ticket.check()
+    }
+
+    /// What a handle of the lease knows of this hold. The first call allocates.
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        let new = || Arc::new(Held::new(self.entry.key.clone(), self.ticket.clone()));
+        self.held.get_or_init(new)
+    }
+
+    /// Tells the handles of the lease that this hold is over, before the lock passes on.
+    fn tell_handles(&self) {
+        if let Some(held) = self.held.get() {
+            held.give_up();
         }
-        // The machine may not have noticed yet.
-        let unnoticed = if *hold_until <= lease.deadline() {
-            LossReason::HeldTooLong
-        } else {
-            LossReason::Expired
-        };
-        Err(lease.loss(hold.serial()).unwrap_or(LeaseLost::new(unnoticed)))
-    }
-
-    pub(crate) fn lost(&self) -> Lost {
-        Lost::new(Arc::clone(&self.ticket.lease), self.ticket.hold.serial())
-    }
-
-    pub(crate) fn while_held<F: Future>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<F::Output, LeaseLost>> {
-        WhileHeld::new(work, self.lost(), || self.check())
     }
 
     /// Passes the lock on. If the store must hear of that, waits until it has.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
+        self.tell_handles();
         let (lost, rest) = loop {
             let lost = self.check().err();
             if let Some(rest) = self.entry.release_here(self.ticket.hold, self.manner) {
@@ -206,6 +195,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        self.tell_handles();
         if self.live {
             self.entry.release(self.ticket.hold, self.manner);
         }
@@ -223,6 +213,8 @@ impl fmt::Debug for Hold {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use lock_core::memory::MemoryBackend;
     use tokio::runtime::Handle;
     use tokio::time::sleep;

@@ -343,7 +343,7 @@ impl<E: Asks> Drop for Running<E> {
 
 async fn convert(backend: &dyn Backend, request: &Convert) -> Result<Attempt, Error> {
     let none = || Error::new(ErrorKind::Unsupported, "the backend does not convert leases");
-    backend.converter().ok_or_else(none)?.convert(request).await
+    backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }
 
 /// Waits for the answer to a request that was repeated meanwhile. The store may have made this grant after it

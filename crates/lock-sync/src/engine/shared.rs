@@ -120,7 +120,7 @@ impl<E: Keyed> Shared<E> {
                 ttl,
                 renew: choices.renew,
                 max_hold: choices.max_hold,
-                converts: backend.converter().is_some(),
+                converts: backend.capabilities().converter().is_some(),
             },
             manner: Manner { handoff: choices.handoff, cache: None, value: false },
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),

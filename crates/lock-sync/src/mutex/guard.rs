@@ -53,7 +53,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
         /// let mutex = locks.mutex("pair", (1, "one"))?;
         /// let mut number = MutexGuard::map(mutex.lock().await?, |pair| &mut pair.0);
         /// *number = 2;
-        /// assert!(number.is_valid());
+        /// assert_eq!(*number, 2);
         /// # Ok(())
         /// # }
         /// ```
@@ -105,7 +105,7 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     }
 }
 
-guard!(['a, T: ?Sized] MutexGuard<'a, T> => mut T, "mutex", "lock");
+guard!(['a, T: ?Sized] MutexGuard<'a, T> => mut T);
 
 /// A [`MutexGuard`] that borrows nothing: it keeps an `Arc` of its mutex.
 #[clippy::has_significant_drop]
@@ -146,4 +146,4 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
     }
 }
 
-guard!([T: ?Sized] OwnedMutexGuard<T> => mut T, "mutex", "lock");
+guard!([T: ?Sized] OwnedMutexGuard<T> => mut T);

@@ -26,7 +26,7 @@ impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
     }
 }
 
-guard!(['a, T: ?Sized] MappedMutexGuard<'a, T> => mut T, "mutex", "lock");
+guard!(['a, T: ?Sized] MappedMutexGuard<'a, T> => mut T);
 
 /// An [`OwnedMutexGuard`](super::OwnedMutexGuard) that was narrowed with
 /// [`map`](super::OwnedMutexGuard::map).
@@ -48,4 +48,4 @@ impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
     }
 }
 
-guard!([T: ?Sized, U: ?Sized] OwnedMappedMutexGuard<T, U> => mut U, "mutex", "lock");
+guard!([T: ?Sized, U: ?Sized] OwnedMappedMutexGuard<T, U> => mut U);

@@ -29,13 +29,14 @@ use crate::locks::Locks;
 /// A guard has a *lease*: the store takes the lock back unless the lease is renewed. The driver renews it in
 /// the background for as long as the guard lives. Renewal fails if the store is out of reach, if the store has
 /// forgotten the lock, or if this process was stopped. Then the lease is lost although the guard still exists.
-/// The guard reports the loss in three ways: [`is_valid`](MutexGuard::is_valid) compares the deadline with the
-/// clock, without any I/O; [`lost`](MutexGuard::lost) is a future; [`scope`](MutexGuard::scope) cancels the work.
+/// The [`Lease`](crate::Lease) that [`MutexGuard::lease`] returns reports the loss in three ways:
+/// [`is_valid`](crate::Lease::is_valid) compares the deadline with the clock, without any I/O;
+/// [`lost`](crate::Lease::lost) is a future; [`while_held`](crate::Lease::while_held) cancels the work.
 /// `&mut T` stays sound even then: the next waiter of this process waits until the lost guard is dropped. Other
 /// processes do not wait for that.
 ///
 /// A process can be stopped between the check and the write. A resource that must survive this compares the
-/// [`fencing_token`](MutexGuard::fencing_token) with each write.
+/// [`fencing_token`](crate::Lease::fencing_token) with each write.
 ///
 /// # Order
 ///
@@ -54,9 +55,9 @@ use crate::locks::Locks;
 /// - Dropping a guard *enqueues* the release: see [`MutexGuard`].
 /// - `Arc<Mutex<T>>` does not coerce to `Arc<Mutex<dyn Trait>>`; see
 ///   [`Locks::mutex_from_boxed`](crate::Locks::mutex_from_boxed).
-/// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the methods of the guard that
-///   concern its lease. These hide methods of the data with equal names: `(*guard).key()` calls the method of the
-///   data.
+/// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the functions
+///   [`lease`](MutexGuard::lease) and [`release`](MutexGuard::release) of the guard. They are no methods, so they hide
+///   no method of the data.
 ///
 /// # Examples
 ///

@@ -2,8 +2,8 @@
 
 use super::{Owner, ReentrantMutex};
 use crate::bare::Hold;
-use crate::guard::reach;
-use crate::lease::{lease_questions, lease_release};
+use crate::guard::{leased, reach};
+use crate::lease::Lease;
 
 /// An owner's hold on a [`ReentrantMutex`], together with the owner. [`lock_as`](ReentrantMutex::lock_as) returns it.
 ///
@@ -96,27 +96,11 @@ macro_rules! guard_methods {
                 this.mutex
             }
 
-            /// The fencing token of this turn of the owner. All guards of the turn have this token, in every process
-            /// that entered with the owner. It is higher than the token of every earlier owner.
-            ///
-            /// Send the token with each write to the resource that the lock protects, and let the resource refuse
-            /// lower tokens: see [`FencingToken`](lock_core::FencingToken).
-            pub fn fencing_token(&self) -> lock_core::FencingToken {
-                self.hold.fencing_token()
-            }
-
-            /// The name of the lock.
-            pub fn key(&self) -> &lock_core::Key {
-                self.hold.key()
-            }
-
-            lease_questions!("guard", hold);
-
-            lease_release!(
+            leased!(
                 "Gives this hold up. If it was the owner's last in this process, waits until the store has \
                  confirmed the release.",
-                "the lease",
-                self => self.hold.release().await
+                (this: &Self) => Lease::of(&this.hold),
+                (this: Self) => this.hold.release().await
             );
         }
 

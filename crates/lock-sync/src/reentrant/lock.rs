@@ -40,7 +40,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, Owner};
+    /// # use lock_sync::{Locks, Owner, OwnerGuard};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
@@ -50,7 +50,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// let (_data, owner) = outer.split();
     /// let inner = mutex.lock_as(owner).await?;
-    /// assert!(inner.is_valid());
+    /// assert!(OwnerGuard::lease(&inner).is_valid());
     /// # Ok(())
     /// # }
     /// ```
@@ -165,7 +165,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, owner_scope};
+    /// # use lock_sync::{Locks, ReentrantGuard, owner_scope};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
@@ -174,7 +174,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///     let outer = mutex.lock().await?;
     ///     let inner = mutex.lock().await?;
     ///     drop(outer); // still held: `inner` is there
-    ///     assert!(inner.is_valid());
+    ///     assert!(ReentrantGuard::lease(&inner).is_valid());
     ///     Ok::<_, lock_sync::ReentrantLockError>(())
     /// })
     /// .await?;

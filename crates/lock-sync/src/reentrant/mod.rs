@@ -9,7 +9,7 @@ mod scope;
 
 use std::fmt;
 
-use lock_core::{Error, JointBackend, Key};
+use lock_core::{Backend, Capability, Error, JointBackend, Key};
 
 pub use error::{ReentrantLockError, TryReentrantLockError};
 pub use guard::{OwnerGuard, ReentrantGuard};
@@ -59,7 +59,7 @@ use crate::bare::{BareLock, Wait};
 /// ```
 /// use std::sync::Mutex;
 /// use lock_core::memory::MemoryBackend;
-/// use lock_sync::{Locks, owner_scope};
+/// use lock_sync::{Locks, ReentrantGuard, owner_scope};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +69,8 @@ use crate::bare::{BareLock, Wait};
 /// owner_scope(async {
 ///     let outer = tree.lock().await?;
 ///     let inner = tree.lock().await?; // no request, no waiting
-///     assert_eq!(inner.fencing_token(), outer.fencing_token());
+///     let token = |guard| ReentrantGuard::lease(guard).fencing_token();
+///     assert_eq!(token(&inner), token(&outer));
 ///     inner.lock().expect("nobody panicked").push("leaf");
 ///     Ok::<_, lock_sync::ReentrantLockError>(())
 /// })
@@ -113,6 +114,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
+        self.backend.require(Capability::Join)?;
         Ok(ReentrantMutex { lock: self.bare_lock(name)?, data: value })
     }
 }

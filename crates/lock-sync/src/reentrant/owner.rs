@@ -24,7 +24,7 @@ use lock_core::{Error, Mode, OwnerToken};
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
-/// use lock_sync::{Locks, Owner};
+/// use lock_sync::{Locks, Owner, OwnerGuard};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,8 @@ use lock_core::{Error, Mode, OwnerToken};
 /// let theirs = Locks::new(store.client()).reentrant_mutex("orders/42", ())?;
 /// let mut sender = Owner::parse(&message)?;
 /// let entered = theirs.lock_as(&mut sender).await?;
-/// assert_eq!(entered.fencing_token(), guard.fencing_token());
+/// let token = |guard| OwnerGuard::lease(guard).fencing_token();
+/// assert_eq!(token(&entered), token(&guard));
 /// # Ok(())
 /// # }
 /// ```

@@ -3,7 +3,7 @@
 use crate::bare::Hold;
 use crate::error::LeaseLost;
 use crate::guard::reach;
-use crate::lease::lease_questions;
+use crate::lease::Lease;
 
 /// A nested entry into a mutex that is already held. [`MutexGuard::reenter`](crate::MutexGuard::reenter) returns it.
 ///
@@ -30,7 +30,7 @@ use crate::lease::lease_questions;
 /// # If the lease is lost
 ///
 /// Another entry fails. An existing reentry still gives access to the data, as a guard does, and
-/// [reports the loss](Self::is_valid).
+/// its [`Lease`] reports the loss.
 pub struct Reentry<'g, T: ?Sized> {
     data: &'g mut T,
     hold: &'g Hold,
@@ -51,17 +51,10 @@ impl<'g, T: ?Sized> Reentry<'g, T> {
         Reentry::new(self.data, self.hold)
     }
 
-    /// The fencing token of the guard.
-    pub fn fencing_token(&self) -> lock_core::FencingToken {
-        self.hold.fencing_token()
+    /// A handle to the lease of the guard: see [`Lease`].
+    pub fn lease(this: &Self) -> Lease {
+        Lease::of(this.hold)
     }
-
-    /// The name of the lock.
-    pub fn key(&self) -> &lock_core::Key {
-        self.hold.key()
-    }
-
-    lease_questions!("guard", hold);
 }
 
 reach!(['g, T: ?Sized] Reentry<'g, T> => mut T, |this| *this.data);

@@ -73,7 +73,7 @@ pub fn owner_scope<F: Future>(future: F) -> OwnerScope<F> {
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
-/// use lock_sync::{Locks, owner_scope_sync};
+/// use lock_sync::{Locks, ReentrantGuard, owner_scope_sync};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let locks = Locks::new(MemoryBackend::new());
@@ -81,7 +81,8 @@ pub fn owner_scope<F: Future>(future: F) -> OwnerScope<F> {
 /// owner_scope_sync(|| {
 ///     let outer = order.blocking_lock()?;
 ///     let inner = order.blocking_lock()?;
-///     assert_eq!(outer.fencing_token(), inner.fencing_token());
+///     let token = |guard| ReentrantGuard::lease(guard).fencing_token();
+///     assert_eq!(token(&outer), token(&inner));
 ///     Ok::<_, lock_sync::ReentrantLockError>(())
 /// })?;
 /// # Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_core::{Error, Key, SharedBackend};
+use lock_core::{Backend, Capability, Error, Key, SharedBackend};
 
 use super::RwLock;
 use super::admission::Quota;
@@ -41,6 +41,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
+        self.backend.require(Capability::Share)?;
         Ok(RwLock::new(self.bare_lock(name)?, Arc::new(tokio::sync::RwLock::new(value)), None))
     }
 
@@ -83,6 +84,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
+        self.backend.require(Capability::Share)?;
         let quota = Quota::new(max_readers)?;
         let data = Arc::new(tokio::sync::RwLock::new(value));
         Ok(RwLock::new(self.bare_lock(name)?, data, Some(quota)))
@@ -120,6 +122,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
+        self.backend.require(Capability::Share)?;
         Ok(RwLock::new(self.bare_lock(name)?, Arc::from(value), None))
     }
 }

@@ -30,7 +30,7 @@ impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
     }
 }
 
-guard!(['a, T: ?Sized] RwLockMappedWriteGuard<'a, T> => mut T, "rwlock", "write");
+guard!(['a, T: ?Sized] RwLockMappedWriteGuard<'a, T> => mut T);
 
 /// An [`OwnedRwLockWriteGuard`](super::OwnedRwLockWriteGuard) that was narrowed with
 /// [`map`](super::OwnedRwLockWriteGuard::map).
@@ -58,4 +58,4 @@ impl<T: ?Sized, U: ?Sized, C> OwnedRwLockMappedWriteGuard<T, U, C> {
     }
 }
 
-guard!([T: ?Sized, U: ?Sized, C] OwnedRwLockMappedWriteGuard<T, U, C> => mut U, "rwlock", "write");
+guard!([T: ?Sized, U: ?Sized, C] OwnedRwLockMappedWriteGuard<T, U, C> => mut U);

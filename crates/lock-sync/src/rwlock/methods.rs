@@ -29,7 +29,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     /// # If the lease is lost
     ///
     /// The error is [`LockError::Lost`](crate::LockError::Lost), and the guard that it gives back
-    /// [is no longer valid](Self::is_valid).
+    /// is no longer [valid](crate::Lease::is_valid).
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     ///
     /// drop(another);
     /// let reading = error.into_guard();
-    /// assert!(reading.is_valid() && reading.upgrade().await.is_ok());
+    /// assert!(reading.upgrade().await.is_ok());
     /// # Ok(())
     /// # }
     /// ```

@@ -125,7 +125,7 @@ use admission::Quota;
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
-/// use lock_sync::Locks;
+/// use lock_sync::{Locks, RwLockWriteGuard};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -142,7 +142,7 @@ use admission::Quota;
 /// // Only one writer can, and alone.
 /// let mut price = lock.write().await?;
 /// *price += 1;
-/// println!("{} from writer {}", *price, price.fencing_token());
+/// println!("{} from writer {}", *price, RwLockWriteGuard::lease(&price).fencing_token());
 /// # Ok(())
 /// # }
 /// ```

@@ -54,7 +54,7 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
     }
 }
 
-guard!(['a, T: ?Sized] RwLockReadGuard<'a, T> => T, "rwlock", "read");
+guard!(['a, T: ?Sized] RwLockReadGuard<'a, T> => T);
 
 /// An [`RwLockReadGuard`] that borrows nothing: it keeps an `Arc` of its lock.
 #[clippy::has_significant_drop]
@@ -82,4 +82,4 @@ impl<T: ?Sized, U: ?Sized, C> OwnedRwLockReadGuard<T, U, C> {
     }
 }
 
-guard!([T: ?Sized, U: ?Sized, C] OwnedRwLockReadGuard<T, U, C> => U, "rwlock", "read");
+guard!([T: ?Sized, U: ?Sized, C] OwnedRwLockReadGuard<T, U, C> => U);

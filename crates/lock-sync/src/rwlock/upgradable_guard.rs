@@ -53,7 +53,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     }
 }
 
-guard!(['a, T: ?Sized, C] RwLockUpgradableReadGuard<'a, T, C> => T, "rwlock", "upgradable_read");
+guard!(['a, T: ?Sized, C] RwLockUpgradableReadGuard<'a, T, C> => T);
 
 /// An [`RwLockUpgradableReadGuard`] that borrows nothing: it keeps an `Arc` of its lock.
 #[clippy::has_significant_drop]
@@ -76,4 +76,4 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
     }
 }
 
-guard!([T: ?Sized, C] OwnedRwLockUpgradableReadGuard<T, C> => T, "rwlock", "upgradable_read");
+guard!([T: ?Sized, C] OwnedRwLockUpgradableReadGuard<T, C> => T);

@@ -51,7 +51,7 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
         /// let lock = locks.rwlock("pair", (1, "one"))?;
         /// let mut number = RwLockWriteGuard::map(lock.write().await?, |pair| &mut pair.0);
         /// *number = 2;
-        /// assert!(number.is_valid());
+        /// assert_eq!(*number, 2);
         /// # Ok(())
         /// # }
         /// ```
@@ -149,7 +149,7 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     }
 }
 
-guard!(['a, T: ?Sized, C] RwLockWriteGuard<'a, T, C> => mut T, "rwlock", "write");
+guard!(['a, T: ?Sized, C] RwLockWriteGuard<'a, T, C> => mut T);
 
 /// An [`RwLockWriteGuard`] that borrows nothing: it keeps an `Arc` of its lock.
 #[clippy::has_significant_drop]
@@ -224,4 +224,4 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
     }
 }
 
-guard!([T: ?Sized, C] OwnedRwLockWriteGuard<T, C> => mut T, "rwlock", "write");
+guard!([T: ?Sized, C] OwnedRwLockWriteGuard<T, C> => mut T);

@@ -1,14 +1,11 @@
 //! The holds behind one permit, usually a single hold.
 
-use std::future::Future;
-use std::time::Duration;
-
 use futures::future::join_all;
-use lock_core::{FencingToken, Instant};
+use lock_core::Key;
 
 use crate::bare::Hold;
-use crate::error::{LeaseLost, ReleaseError};
-use crate::lost::{Lost, WhileHeld};
+use crate::error::ReleaseError;
+use crate::lease::Lease;
 
 /// Any number of holds of one semaphore. A single hold takes no allocation.
 #[derive(Debug, Default)]
@@ -70,31 +67,12 @@ impl Holds {
         join_all(self.into_iter().map(Hold::release)).await.into_iter().collect()
     }
 
-    pub(super) fn fencing_token(&self) -> FencingToken {
-        self.iter().map(Hold::fencing_token).min().unwrap_or(FencingToken::new(0))
-    }
-
-    pub(super) fn check(&self) -> Result<(), LeaseLost> {
-        self.iter().try_for_each(Hold::check)
-    }
-
-    pub(super) fn valid_until(&self) -> Instant {
-        self.iter().map(Hold::valid_until).min().unwrap_or(Instant::FAR_FUTURE)
-    }
-
-    pub(super) fn remaining(&self) -> Duration {
-        self.iter().map(Hold::remaining).min().unwrap_or(Duration::MAX)
-    }
-
-    pub(super) fn lost(&self) -> Lost {
-        Lost::first_of(self.iter().map(Hold::lost).collect())
-    }
-
-    pub(super) fn while_held<F: Future>(
-        &self,
-        work: F,
-    ) -> impl Future<Output = Result<F::Output, LeaseLost>> {
-        WhileHeld::new(work, self.lost(), || self.check())
+    /// A handle to the leases of all holds.
+    pub(super) fn lease(&self, key: &Key) -> Lease {
+        match &self.first {
+            Some(hold) if self.rest.is_empty() => Lease::of(hold),
+            _ => Lease::of_all(Some(key), self.iter()),
+        }
     }
 
     fn push(&mut self, hold: Hold) {

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lock_core::{Error, ErrorKind, Key, PermitBackend, Permits, Resize};
+use lock_core::{Backend, Capability, Error, ErrorKind, Key, PermitBackend, Permits, Resize};
 
 pub use acquire::{Acquire, AcquireOwned};
 pub use error::{AcquireError, TryAcquireError};
@@ -89,7 +89,7 @@ use crate::handoff::Handoff;
 /// assert_eq!(third.err(), Some(TryAcquireError::NoPermits));
 ///
 /// drop(first);
-/// assert!(senders.acquire().await?.is_valid());
+/// assert!(senders.acquire().await?.lease().is_valid());
 /// # Ok(())
 /// # }
 /// ```
@@ -121,6 +121,7 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
+        self.backend.require(Capability::Count)?;
         let declared = u32::try_from(permits).map_err(|_| too_many(permits))?;
         let counting = &self.shared.counting;
         Ok(Semaphore {

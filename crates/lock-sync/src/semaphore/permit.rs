@@ -18,7 +18,7 @@ use super::holds::Holds;
 /// # If the lease is lost
 ///
 /// This value still exists, but its permits have gone back to the semaphore, and other holders may have them.
-/// [`is_valid`](Self::is_valid) reports the loss by the clock, and [`lost`](Self::lost) as a future.
+/// Its [`Lease`](crate::Lease) reports the loss by the clock and as a future.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the permit is given back at once"]
 pub struct SemaphorePermit<'a> {
@@ -95,7 +95,8 @@ macro_rules! permit_methods {
 
             /// Merges the permits of `other` into this value. It sends no request.
             ///
-            /// Each part keeps its lease. If one lease is lost, [`is_valid`](Self::is_valid) is `false` for all.
+            /// Each part keeps its lease. A [`Lease`](crate::Lease) of the merged permits is valid while all of their
+            /// leases are.
             ///
             /// # Panics
             ///
@@ -126,7 +127,7 @@ macro_rules! permit_methods {
                 self.holds.merge(other.holds);
             }
 
-            /// Splits `n` of the permits off. They have the fencing token that they had before. Returns `None`
+            /// Splits `n` of the permits off. They keep their lease and their fencing token. Returns `None`
             /// if there are fewer than `n`. It sends no request.
             ///
             /// # Examples
@@ -150,104 +151,20 @@ macro_rules! permit_methods {
                 Some(Self { holds, semaphore: $share(&self.semaphore) })
             }
 
-            /// The name of the semaphore.
-            pub fn key(&self) -> &lock_core::Key {
-                self.semaphore.key()
-            }
-
-            /// The fencing token of these permits.
-            ///
-            /// A permit's fencing token is unique, and it is higher than every token of a grant that
-            /// ended before the permit's own grant was asked for. A permit's grant is the grant of the
-            /// lease that the permit is a part of; a process passes the permits of one lease from task
-            /// to task. Tokens of grants that overlap in time have no order.
-            ///
-            /// Tokens cannot fence holders that hold permits at once. If the resource refuses lower tokens,
-            /// use a [`Mutex`](crate::Mutex).
-            ///
-            /// The parts of a permit that was [split](Self::split) have its token. [Merged](Self::merge) permits
-            /// have the lowest of their tokens: a resource that compares tokens may refuse
-            /// them without need, but it never takes an earlier grant for a later one. A value without permits has
-            /// the token zero, which is lower than all others.
-            pub fn fencing_token(&self) -> lock_core::FencingToken {
-                self.holds.fencing_token()
-            }
-
-            /// Whether every one of the permits is held now, by the clock of this process.
-            ///
-            /// It does no I/O. The deadline counts from the moment before the last successful request was sent, on a
-            /// clock that goes on while the machine sleeps. It is earlier than the deadline of the store. Once
-            /// `is_valid` has returned `false`, it never returns `true` again, unless the lost permits are
-            /// [split](Self::split) off.
-            pub fn is_valid(&self) -> bool {
-                self.holds.check().is_ok()
-            }
-
-            /// Why the lease of one of the permits is lost, if it is.
-            ///
-            /// # Errors
-            ///
-            /// [`LeaseLost`](crate::LeaseLost), once [`is_valid`](Self::is_valid) is `false`.
-            pub fn check(&self) -> Result<(), crate::LeaseLost> {
-                self.holds.check()
-            }
-
-            /// The instant at which the first lease of the permits ends unless it is renewed, on the clock of
-            /// the backend.
-            ///
-            /// A lease can be lost before this instant: see [`is_valid`](Self::is_valid).
-            pub fn valid_until(&self) -> lock_core::Instant {
-                self.holds.valid_until()
-            }
-
-            /// How long all leases of the permits live on unless they are renewed; zero once one is lost.
-            pub fn remaining(&self) -> std::time::Duration {
-                self.holds.remaining()
-            }
-
-            /// A future that resolves when the lease of one of the permits is lost.
-            ///
-            /// It watches the permits that this value has now. It borrows nothing and may outlive them. It
-            /// never resolves if they are given back first.
-            ///
-            /// # Cancel safety
-            ///
-            /// Dropping the future has no effect. A lease that is lost stays lost.
-            pub fn lost(&self) -> crate::Lost {
-                self.holds.lost()
-            }
-
-            /// Runs a future for as long as all of the permits are held.
-            ///
-            /// # Errors
-            ///
-            /// [`LeaseLost`](crate::LeaseLost) if a lease is lost before the future has completed. The future is
-            /// then dropped.
-            ///
-            /// # Cancel safety
-            ///
-            /// As `work`.
-            pub async fn while_held<F>(&self, work: F) -> Result<F::Output, crate::LeaseLost>
-            where
-                F: std::future::Future,
-            {
-                self.holds.while_held(work).await
-            }
-
-            crate::lease::lease_release!(
+            crate::guard::leased!(
                 "Gives the permits back, and waits until the store has confirmed the release or another \
                  task of this process has the permits.",
-                "a lease",
-                self => self.holds.release().await
+                (&self) => self.holds.lease(self.semaphore.key()),
+                (self) => self.holds.release().await
             );
         }
 
         impl<$($generics)*> fmt::Debug for $permit {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct($name)
-                    .field("key", self.key())
+                    .field("key", self.semaphore.key())
                     .field("permits", &self.num_permits())
-                    .field("fencing_token", &self.fencing_token())
+                    .field("fencing_token", &self.holds.lease(self.semaphore.key()).fencing_token())
                     .finish_non_exhaustive()
             }
         }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use lock_core::memory::Verb;
 
-use lock_sync::Mutex;
+use lock_sync::{Mutex, MutexGuard};
 
 use crate::support::{Pair, dropped_after, eventually, poll_once};
 
 /// Waits until another client gets the lock: far sooner than a lease would end.
 async fn free_again(there: &Mutex<u32>) {
     let limit = Duration::from_secs(10);
-    there.lock_timeout(limit).await.unwrap().release().await.unwrap();
+    MutexGuard::release(there.lock_timeout(limit).await.unwrap()).await.unwrap();
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn dropped_while_waiting_for_another_process() {
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     eventually("it listens", || pair.ours.stats().watches == 1).await;
     drop(waiting);
-    held.release().await.unwrap();
+    MutexGuard::release(held).await.unwrap();
     free_again(&there).await;
     // The request that followed the watch may have been under way. After it, no request is sent.
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -115,7 +115,7 @@ async fn a_release_goes_on_without_its_future() {
     let (here, there) = pair.mutexes();
     let guard = here.lock().await.unwrap();
     let _gate = pair.ours.faults().on(Verb::Release).hold_requests();
-    let mut releasing = Box::pin(guard.release());
+    let mut releasing = Box::pin(MutexGuard::release(guard));
     assert!(poll_once(releasing.as_mut()).await.is_pending());
     drop(releasing);
     assert_eq!(pair.store.live_leases(), 1);
@@ -138,7 +138,7 @@ async fn a_request_that_is_never_answered_does_not_block_the_key() {
     // Later requests get through. The one that went to the driver stays where it is.
     pair.ours.faults().on(Verb::Acquire).hold_requests().open();
     let begin = tokio::time::Instant::now();
-    assert!(second.await.unwrap().is_valid());
+    assert!(MutexGuard::lease(&second.await.unwrap()).is_valid());
     assert!(begin.elapsed() <= ttl, "it was given up after one lease");
     drop(gate);
 }

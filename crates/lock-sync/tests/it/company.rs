@@ -157,7 +157,7 @@ async fn cost(keys: u32, bustles: bool) {
         assert!(commands <= 3 * (12 + keys / 64), "{what} in {commands} commands");
         assert!(rounds.longest <= TTL / 3 + MILLI * 15, "{what} after {:?}", rounds.longest);
     }
-    assert!(guards.iter().all(|guard| guard.is_valid()));
+    assert!(guards.iter().all(|guard| OwnedMutexGuard::lease(guard).is_valid()));
     tasks.iter().for_each(JoinHandle::abort);
 }
 

@@ -85,8 +85,8 @@ fn every_future_is_send_and_sync() {
     check(Arc::clone(&mutex).try_lock_owned());
     check(pair.here.shutdown());
     let guard = mutex.blocking_lock().unwrap();
-    check(guard.while_held(std::future::ready(())));
-    check(guard.release());
+    check(MutexGuard::lease(&guard).while_held(std::future::ready(())));
+    check(MutexGuard::release(guard));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_sync::Locks;
+use lock_sync::{Locks, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -88,9 +88,9 @@ async fn a_process_that_hears_nothing_soon_sees_that_a_lock_is_free() {
         let mut waiting = Box::pin(other.lock());
         assert!(poll_once(waiting.as_mut()).await.is_pending());
         sleep(MILLI * after).await;
-        guard.release().await.unwrap();
+        MutexGuard::release(guard).await.unwrap();
         let begin = Instant::now();
-        waiting.await.unwrap().release().await.unwrap();
+        MutexGuard::release(waiting.await.unwrap()).await.unwrap();
         assert!(begin.elapsed() < MILLI * 510, "{:?}", begin.elapsed());
     }
 }
@@ -105,9 +105,9 @@ async fn an_upgrade_that_hears_nothing_soon_sees_that_it_is_alone() {
     let mut upgrade = Box::pin(other.upgradable_read().await.unwrap().upgrade());
     assert!(poll_once(upgrade.as_mut()).await.is_pending());
     sleep(MILLI * 5_000).await;
-    reader.release().await.unwrap();
+    RwLockReadGuard::release(reader).await.unwrap();
     let begin = Instant::now();
-    assert!(upgrade.await.unwrap().is_valid());
+    assert!(RwLockWriteGuard::lease(&upgrade.await.unwrap()).is_valid());
     assert!(begin.elapsed() < MILLI * 510, "{:?}", begin.elapsed());
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_sync::{Handoff, LockError, Locks, LossReason, TryLockError};
+use lock_sync::{Handoff, LockError, Locks, LossReason, MutexGuard, TryLockError};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{Pair, eventually, poll_once};
@@ -51,10 +51,10 @@ fn the_guard_is_lost_and_waiters_are_told() {
             let mut waiting = Box::pin(here.lock());
             assert!(poll_once(waiting.as_mut()).await.is_pending());
             gone.shutdown_background();
-            assert_eq!(guard.lost().await.reason(), LossReason::DriverStopped);
-            assert!(!guard.is_valid());
+            assert_eq!(MutexGuard::lease(&guard).lost().await.reason(), LossReason::DriverStopped);
+            assert!(!MutexGuard::lease(&guard).is_valid());
             assert!(has_stopped(&waiting.await));
-            assert!(guard.release().await.is_err());
+            assert!(MutexGuard::release(guard).await.is_err());
         });
     });
 }
@@ -109,7 +109,7 @@ fn a_runtime_without_a_timer_is_no_place_for_a_driver() {
         // The first call may succeed before the driver stops. Then the guard is lost at once.
         match here.blocking_lock() {
             Ok(guard) => {
-                let lost = futures::executor::block_on(guard.lost());
+                let lost = futures::executor::block_on(MutexGuard::lease(&guard).lost());
                 assert_eq!(lost.reason(), LossReason::DriverStopped);
             }
             error => assert!(has_stopped(&error)),

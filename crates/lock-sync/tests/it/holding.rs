@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lock_core::memory::Verb;
 use lock_core::{Hint, Key};
-use lock_sync::Handoff;
+use lock_sync::{Handoff, MutexGuard, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Pair, poll_once};
@@ -22,12 +22,12 @@ async fn a_holder_hears_at_once_that_its_key_is_gone() {
     for hint in [Hint::Changed, Hint::Released, Hint::Expired] {
         pair.ours.faults().hint(&key, hint);
         sleep(Duration::from_millis(100)).await;
-        assert!(guard.is_valid());
+        assert!(MutexGuard::lease(&guard).is_valid());
     }
     pair.store.forget();
     pair.ours.faults().hint(&key, Hint::Released);
     let begin = Instant::now();
-    guard.lost().await;
+    MutexGuard::lease(&guard).lost().await;
     assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
 }
 
@@ -76,7 +76,7 @@ async fn a_lease_that_was_handed_over_survives_a_renewal_that_stalls() {
     let ttl = Duration::from_secs(30);
     let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
     let guard = handed_over(&pair).await;
-    assert!(guard.remaining() < Duration::from_secs(1));
+    assert!(OwnedMutexGuard::lease(&guard).remaining() < Duration::from_secs(1));
     let renewals = pair.ours.stats().renewals;
     pair.ours.faults().on(Verb::Renew).delay_requests(Duration::from_secs(3600));
     while pair.ours.stats().renewals == renewals {
@@ -84,7 +84,7 @@ async fn a_lease_that_was_handed_over_survives_a_renewal_that_stalls() {
     }
     pair.ours.faults().on(Verb::Renew).delay_requests(Duration::ZERO);
     sleep(ttl).await;
-    assert!(guard.is_valid());
+    assert!(OwnedMutexGuard::lease(&guard).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,13 +93,17 @@ async fn a_lease_that_was_handed_over_is_claimed_in_a_moment() {
     let pair = Pair::local_with(|builder| builder.ttl(ttl).handoff(Handoff::Fair));
     let guard = handed_over(&pair).await;
     sleep(Duration::from_millis(150)).await;
-    assert!(guard.remaining() > ttl * 9 / 10, "{:?}", guard.remaining());
+    assert!(
+        OwnedMutexGuard::lease(&guard).remaining() > ttl * 9 / 10,
+        "{:?}",
+        OwnedMutexGuard::lease(&guard).remaining()
+    );
     // From here on it is an ordinary lease.
     pair.ours.faults().cut();
     sleep(ttl / 2).await;
     pair.ours.faults().heal();
     sleep(ttl).await;
-    assert!(guard.is_valid());
+    assert!(OwnedMutexGuard::lease(&guard).is_valid());
 }
 
 #[tokio::test(start_paused = true)]

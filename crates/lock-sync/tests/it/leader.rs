@@ -39,7 +39,7 @@ fn every_future_is_send_and_sync() {
     check(here.observe().next());
     check(here.observe().into_stream());
     let mut leadership = futures::executor::block_on(here.campaign("me")).unwrap();
-    check(leadership.while_held(std::future::ready(())));
+    check(leadership.lease().while_held(std::future::ready(())));
     check(leadership.update("you"));
     check(leadership.resign());
 }
@@ -88,7 +88,7 @@ async fn an_observer_sees_the_state_and_then_each_change() {
     let again = here.campaign("me").await.unwrap();
     let seen_again = observer.next().await.unwrap().unwrap();
     assert!(seen_again.token > seen.unwrap().token);
-    assert_eq!(seen_again.token, again.fencing_token());
+    assert_eq!(seen_again.token, again.lease().fencing_token());
     // Without a change the observer reports nothing.
     assert!(timeout(TTL * 5, observer.next()).await.is_err());
 }
@@ -110,9 +110,9 @@ async fn the_death_of_a_leader_is_seen_and_followed() {
     assert!(begin.elapsed() <= TTL + TTL / 3 + Duration::from_millis(10));
     let next = here.campaign("next").await.unwrap();
     assert_eq!(value(&observer.next().await.unwrap()), Some(&b"next"[..]));
-    assert_eq!(dying.lost().await.reason(), LossReason::Expired);
-    assert!(!dying.is_valid() && dying.check().is_err());
-    assert!(next.fencing_token() > dying.fencing_token());
+    assert_eq!(dying.lease().lost().await.reason(), LossReason::Expired);
+    assert!(!dying.lease().is_valid() && dying.lease().check().is_err());
+    assert!(next.lease().fencing_token() > dying.lease().fencing_token());
     dead.faults().heal();
     assert!(matches!(dying.resign().await, Err(ReleaseError::Lost(_))));
     assert_eq!(leader(&here).await.unwrap(), b"next");
@@ -130,7 +130,7 @@ async fn a_leader_that_waits_follows_the_dead() {
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     dead.faults().cut();
     let begin = Instant::now();
-    assert!(waiting.await.unwrap().is_valid());
+    assert!(waiting.await.unwrap().lease().is_valid());
     assert!(begin.elapsed() <= TTL + Duration::from_millis(100));
 }
 
@@ -145,7 +145,7 @@ async fn a_leader_that_was_deposed_changes_nothing_any_more() {
     let _next = there.campaign("next").await.unwrap();
     assert!(matches!(deposed.update("me").await, Err(UpdateError::Lost(_))));
     assert_eq!(
-        deposed.while_held(pending::<()>()).await.unwrap_err().reason(),
+        deposed.lease().while_held(pending::<()>()).await.unwrap_err().reason(),
         LossReason::Revoked
     );
     drop(deposed);
@@ -273,7 +273,7 @@ async fn a_limit_holds_while_the_value_is_stored_too() {
         drop(gate);
         pair.ours.faults().heal();
     }
-    assert!(here.campaign("me").await.unwrap().is_valid());
+    assert!(here.campaign("me").await.unwrap().lease().is_valid());
 }
 
 #[tokio::test]
@@ -301,8 +301,8 @@ async fn whoever_loses_its_lease_before_it_could_say_who_it_is_campaigns_again()
     pair.store.force_release(&key()).await.unwrap();
     gate.open();
     let leadership = waiting.await.unwrap();
-    assert!(leadership.is_valid());
-    assert_eq!(here.leader().await.unwrap().unwrap().token, leadership.fencing_token());
+    assert!(leadership.lease().is_valid());
+    assert_eq!(here.leader().await.unwrap().unwrap().token, leadership.lease().fencing_token());
     assert_eq!(pair.ours.stats().acquires, 2);
 }
 
@@ -331,7 +331,7 @@ async fn a_shutdown_ends_campaigns_but_not_terms() {
     pair.here.shutdown().await;
     assert!(matches!(waiting.await, Err(LockError::Closed)));
     assert!(matches!(here.try_campaign("you").await, Err(TryLockError::Closed)));
-    assert!(leadership.is_valid());
+    assert!(leadership.lease().is_valid());
     assert_eq!(leader(&there).await.unwrap(), b"me");
     drop(leadership);
     pair.all_released().await;
@@ -371,5 +371,5 @@ fn a_leader_whose_runtime_is_gone_is_followed() {
     let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(other.block_on(poll_once(waiting.as_mut())).is_pending());
     drop(runtime);
-    assert!(other.block_on(waiting).unwrap().is_valid());
+    assert!(other.block_on(waiting).unwrap().lease().is_valid());
 }

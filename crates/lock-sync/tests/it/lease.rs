@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::memory::Verb;
-use lock_sync::{LossReason, ReleaseError};
+use lock_sync::{LossReason, MutexGuard, OwnedMutexGuard, ReleaseError};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::support::{Pair, eventually, poll_once};
@@ -27,10 +27,10 @@ async fn a_guard_outlives_its_ttl() {
     let guard = here.lock().await.unwrap();
     for _ in 0..10 {
         sleep(TTL).await;
-        assert!(guard.is_valid());
+        assert!(MutexGuard::lease(&guard).is_valid());
         assert!(there.try_lock().await.is_err());
     }
-    guard.release().await.unwrap();
+    MutexGuard::release(guard).await.unwrap();
     let renewals = pair.ours.stats().renewals;
     assert!((25..=35).contains(&renewals), "one every third of the ttl: {renewals}");
     sleep(TTL * 3).await;
@@ -57,7 +57,10 @@ async fn the_renewals_of_many_leases_travel_together() {
         bursts += u64::from(renewals > seen);
         seen = renewals;
     }
-    assert!(seen - before >= 2 * LOCKS && guards.iter().all(|guard| guard.is_valid()));
+    assert!(
+        seen - before >= 2 * LOCKS
+            && guards.iter().all(|guard| OwnedMutexGuard::lease(guard).is_valid())
+    );
     assert!(bursts <= 4 * 3, "{seen} renewals in {bursts} bursts");
 }
 
@@ -67,13 +70,15 @@ async fn without_renewal_a_guard_ends_with_its_ttl() {
     let (here, there) = pair.mutexes();
     let begin = Instant::now();
     let guard = here.lock().await.unwrap();
-    let lost = guard.lost().await;
+    let lost = MutexGuard::lease(&guard).lost().await;
     assert_eq!(lost.reason(), LossReason::Expired);
     assert!(begin.elapsed() < TTL, "before the store gives the lock away");
-    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert!(
+        !MutexGuard::lease(&guard).is_valid() && MutexGuard::lease(&guard).remaining().is_zero()
+    );
     assert_eq!(pair.ours.stats().renewals, 0);
     assert!(there.lock_timeout(TTL).await.is_ok());
-    assert!(matches!(guard.release().await, Err(ReleaseError::Lost(_))));
+    assert!(matches!(MutexGuard::release(guard).await, Err(ReleaseError::Lost(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,15 +89,18 @@ async fn a_lease_that_the_store_forgot_is_lost_at_the_next_renewal() {
     let begin = Instant::now();
     pair.store.forget();
     let rival = there.lock().await.unwrap();
-    let lost = guard.lost().await;
+    let lost = MutexGuard::lease(&guard).lost().await;
     assert_eq!(lost.reason(), LossReason::Revoked);
     assert!(begin.elapsed() <= TTL / 3 + Duration::from_millis(50));
-    assert!(rival.fencing_token() > guard.fencing_token());
+    assert!(MutexGuard::lease(&rival).fencing_token() > MutexGuard::lease(&guard).fencing_token());
     drop(guard);
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
-    assert!(rival.is_valid() && here.try_lock().await.is_err(), "the late drop touched nothing");
+    assert!(
+        MutexGuard::lease(&rival).is_valid() && here.try_lock().await.is_err(),
+        "the late drop touched nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,15 +110,19 @@ async fn out_of_reach_a_guard_is_lost_before_the_store_gives_the_lock_away() {
     let guard = here.lock().await.unwrap();
     let begin = Instant::now();
     pair.ours.faults().cut();
-    assert!(guard.is_valid(), "an outage alone is no loss");
-    let (mut lost, mut taken) = (Box::pin(guard.lost()), Box::pin(there.lock()));
+    assert!(MutexGuard::lease(&guard).is_valid(), "an outage alone is no loss");
+    let (mut lost, mut taken) =
+        (Box::pin(MutexGuard::lease(&guard).lost()), Box::pin(there.lock()));
     let first = tokio::select! {
         lost = lost.as_mut() => Ok(lost),
-        taken = taken.as_mut() => Err(taken.map(|guard| guard.fencing_token())),
+        taken = taken.as_mut() => Err(taken.map(|guard| MutexGuard::lease(&guard).fencing_token())),
     };
     assert_eq!(first.unwrap().reason(), LossReason::Expired);
     assert!(begin.elapsed() >= TTL * 9 / 10, "the whole lease was used");
-    assert!(taken.await.unwrap().fencing_token() > guard.fencing_token());
+    assert!(
+        MutexGuard::lease(&taken.await.unwrap()).fencing_token()
+            > MutexGuard::lease(&guard).fencing_token()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +134,7 @@ async fn a_short_outage_is_survived() {
     sleep(TTL / 2).await;
     pair.ours.faults().heal();
     sleep(TTL).await;
-    assert!(guard.is_valid());
+    assert!(MutexGuard::lease(&guard).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,13 +143,13 @@ async fn a_renewal_whose_answer_is_lost_moves_nothing_but_loses_nothing() {
     let (here, _) = pair.mutexes();
     let guard = here.lock().await.unwrap();
     settle().await;
-    let (until, before) = (guard.valid_until(), pair.ours.stats().renewals);
+    let (until, before) = (MutexGuard::lease(&guard).valid_until(), pair.ours.stats().renewals);
     pair.ours.faults().on(Verb::Renew).lose_replies(1);
     sleep(TTL / 3 + Duration::from_millis(20)).await;
     assert_eq!(pair.ours.stats().renewals, before + 1);
-    assert_eq!(guard.valid_until(), until);
+    assert_eq!(MutexGuard::lease(&guard).valid_until(), until);
     sleep(TTL / 2).await;
-    assert!(guard.valid_until() > until);
+    assert!(MutexGuard::lease(&guard).valid_until() > until);
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,28 +161,12 @@ async fn a_hold_has_a_cap() {
     let begin = Instant::now();
     let mut waiting = Box::pin(there.lock());
     assert!(poll_once(waiting.as_mut()).await.is_pending());
-    assert_eq!(guard.lost().await.reason(), LossReason::HeldTooLong);
-    assert!(!guard.is_valid());
+    assert_eq!(MutexGuard::lease(&guard).lost().await.reason(), LossReason::HeldTooLong);
+    assert!(!MutexGuard::lease(&guard).is_valid());
     assert!(begin.elapsed() >= cap && begin.elapsed() < cap + TTL);
     let rival = waiting.await.unwrap();
     assert!(begin.elapsed() < cap + TTL, "released at the cap, not left to expire");
-    assert!(rival.is_valid());
-}
-
-#[tokio::test(start_paused = true)]
-async fn lost_never_fires_for_a_guard_that_was_dropped() {
-    let pair = short();
-    let (here, _) = pair.mutexes();
-    let guard = here.lock().await.unwrap();
-    let mut lost = Box::pin(guard.lost());
-    let mut next = Box::pin(here.lock());
-    assert!(poll_once(next.as_mut()).await.is_pending());
-    drop(guard);
-    // The successor in this process has the same lease, and loses it.
-    let next = next.await.unwrap();
-    pair.store.forget();
-    next.lost().await;
-    assert!(poll_once(lost.as_mut()).await.is_pending());
+    assert!(MutexGuard::lease(&rival).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,23 +174,23 @@ async fn work_ends_with_the_lease() {
     let pair = short();
     let mutex = pair.here.mutex("it", Vec::new()).unwrap();
     let mut guard = mutex.lock().await.unwrap();
-    assert_eq!(guard.scope(async |rows| rows.len()).await, Ok(0));
+    let lease = MutexGuard::lease(&guard);
+    assert_eq!(lease.while_held(async { guard.len() }).await, Ok(0));
     pair.store.forget();
-    let result = guard
-        .scope(async |rows: &mut Vec<u32>| {
-            loop {
-                rows.push(1);
-                sleep(Duration::from_millis(100)).await;
-            }
-        })
-        .await;
+    let working = lease.while_held(async {
+        loop {
+            guard.push(1);
+            sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let result = working.await;
     let lost: lock_sync::LeaseLost = match result {
         Err(lost) => lost,
         Ok(never) => never,
     };
     assert_eq!(lost.reason(), LossReason::Revoked);
     assert!(!guard.is_empty(), "the data is still there to look at");
-    assert!(guard.while_held(std::future::ready(())).await.is_err(), "it stays lost");
+    assert!(lease.while_held(std::future::ready(())).await.is_err(), "it stays lost");
 }
 
 #[tokio::test]
@@ -203,13 +199,13 @@ async fn a_scope_can_run_in_a_spawned_task() {
     let mutex = std::sync::Arc::new(pair.here.mutex("it", 0).unwrap());
     let task = tokio::spawn(async move {
         let mut guard = mutex.lock_owned().await.unwrap();
-        guard
-            .scope(async |number: &mut u32| {
-                tokio::task::yield_now().await;
-                *number += 1;
-                *number
-            })
-            .await
+        let lease = OwnedMutexGuard::lease(&guard);
+        let working = lease.scope(async |lease| {
+            tokio::task::yield_now().await;
+            *guard += u32::from(lease.is_valid());
+            *guard
+        });
+        working.await
     });
     assert_eq!(task.await.unwrap(), Ok(1));
 }
@@ -220,7 +216,7 @@ async fn a_successor_waits_for_the_data_of_a_lost_guard() {
     let mutex = pair.here.mutex("it", 0).unwrap();
     let mut lost = mutex.lock().await.unwrap();
     pair.store.forget();
-    lost.lost().await;
+    MutexGuard::lease(&lost).lost().await;
     // The lock is free, the data is not: two `&mut` to it must never exist.
     let mut next = Box::pin(mutex.lock());
     assert!(poll_once(next.as_mut()).await.is_pending());
@@ -230,7 +226,7 @@ async fn a_successor_waits_for_the_data_of_a_lost_guard() {
     drop(lost);
     let next = next.await.unwrap();
     assert_eq!(*next, 7);
-    assert!(next.is_valid());
+    assert!(MutexGuard::lease(&next).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,7 +235,7 @@ async fn a_lost_guard_holds_up_its_own_process_only() {
     let (here, there) = pair.mutexes();
     let lost = here.lock().await.unwrap();
     pair.store.forget();
-    lost.lost().await;
+    MutexGuard::lease(&lost).lost().await;
     // A waiter of this process keeps to its limit, and keeps the lock from no other client.
     let begin = Instant::now();
     assert!(here.lock_timeout(TTL).await.is_err());
@@ -248,7 +244,7 @@ async fn a_lost_guard_holds_up_its_own_process_only() {
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     drop(there.lock_timeout(TTL).await.unwrap());
     drop(lost);
-    assert!(waiting.await.unwrap().is_valid());
+    assert!(MutexGuard::lease(&waiting.await.unwrap()).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +259,7 @@ async fn one_renewal_that_stalls_leaves_time_for_another() {
     assert_eq!(pair.ours.stats().renewals, before + 1);
     pair.ours.faults().on(Verb::Renew).hold_requests().open();
     sleep(TTL).await;
-    assert!(guard.is_valid());
+    assert!(MutexGuard::lease(&guard).is_valid());
     drop(stalled);
 }
 
@@ -271,9 +267,9 @@ async fn one_renewal_that_stalls_leaves_time_for_another() {
 fn work_that_blocks_past_the_deadline_is_not_well_done() {
     let pair = Pair::build(|b| b.ttl(Duration::from_millis(100)).renewal(false));
     let mutex = pair.here.mutex("it", 0).unwrap();
-    let mut guard = mutex.blocking_lock().unwrap();
+    let guard = mutex.blocking_lock().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let done = runtime.block_on(guard.scope(async |_| {
+    let done = runtime.block_on(MutexGuard::lease(&guard).while_held(async {
         std::thread::sleep(Duration::from_millis(300));
     }));
     assert_eq!(done.unwrap_err().reason(), LossReason::Expired);
@@ -287,10 +283,10 @@ async fn a_task_that_slept_past_the_deadline_sees_it_at_once() {
     // As after SIGCONT: time has passed, and nothing has run yet.
     pair.ours.faults().on(Verb::Renew).fail(ErrorKind::Unreachable);
     advance(TTL * 5).await;
-    assert!(!guard.is_valid());
-    assert_eq!(guard.check().unwrap_err().reason(), LossReason::Expired);
+    assert!(!MutexGuard::lease(&guard).is_valid());
+    assert_eq!(MutexGuard::lease(&guard).check().unwrap_err().reason(), LossReason::Expired);
     eventually("the driver noticed as well", || {
-        futures::FutureExt::now_or_never(guard.lost()).is_some()
+        futures::FutureExt::now_or_never(MutexGuard::lease(&guard).lost()).is_some()
     })
     .await;
 }
@@ -303,7 +299,7 @@ fn a_blocked_executor_loses_nothing() {
     runtime.block_on(async {
         let guard = here.lock().await.unwrap();
         std::thread::sleep(Duration::from_millis(1_500));
-        assert!(guard.is_valid(), "the driver has a thread of its own");
+        assert!(MutexGuard::lease(&guard).is_valid(), "the driver has a thread of its own");
         assert!(there.try_lock().await.is_err());
     });
 }

@@ -58,7 +58,7 @@ async fn a_hand_off_costs_no_request_and_each_holder_has_its_token() {
     let pair = Pair::local();
     let (here, _) = pair.mutexes();
     let guard = here.lock().await.unwrap();
-    let mut last = guard.fencing_token();
+    let mut last = MutexGuard::lease(&guard).fencing_token();
     let mut waiting: Vec<_> = (0..8).map(|_| Box::pin(here.lock())).collect();
     for waiter in &mut waiting {
         assert!(poll_once(waiter.as_mut()).await.is_pending());
@@ -66,8 +66,8 @@ async fn a_hand_off_costs_no_request_and_each_holder_has_its_token() {
     drop(guard);
     for waiter in waiting {
         let guard = waiter.await.unwrap();
-        assert!(guard.fencing_token() > last);
-        last = guard.fencing_token();
+        assert!(MutexGuard::lease(&guard).fencing_token() > last);
+        last = MutexGuard::lease(&guard).fencing_token();
     }
     assert_eq!(pair.ours.stats().acquires, 1);
 }
@@ -103,16 +103,16 @@ async fn guards_narrow_and_keep_the_lease() {
     let mutex = Arc::new(pair.here.mutex("it", ((1, 2), Some("x"))).unwrap());
     {
         let guard = mutex.lock().await.unwrap();
-        let token = guard.fencing_token();
+        let token = MutexGuard::lease(&guard).fencing_token();
         let mut inner = MutexGuard::map(guard, |data| &mut data.0);
         inner.1 = 5;
         let first = MappedMutexGuard::map(inner, |pair| &mut pair.0);
-        assert_eq!((*first, first.fencing_token()), (1, token));
+        assert_eq!((*first, MappedMutexGuard::lease(&first).fencing_token()), (1, token));
         let Err(first) = MappedMutexGuard::try_map(first, |_| None::<&mut u8>) else {
             panic!("there is nothing to map to");
         };
-        assert!(first.is_valid());
-        first.release().await.unwrap();
+        assert!(MappedMutexGuard::lease(&first).is_valid());
+        MappedMutexGuard::release(first).await.unwrap();
     }
     let guard = mutex.lock().await.unwrap();
     let Err(guard) = MutexGuard::try_map(guard, |_| None::<&mut u8>) else { panic!() };
@@ -202,8 +202,9 @@ fn a_plain_thread_can_lock() {
     let there = pair.there.mutex("it", 0).unwrap();
     let guard = Arc::clone(&here).blocking_lock_owned().unwrap();
     let waiting = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| there.blocking_lock().map(|guard| guard.fencing_token()));
-        let token = guard.fencing_token();
+        let waiting = scope
+            .spawn(|| there.blocking_lock().map(|guard| MutexGuard::lease(&guard).fencing_token()));
+        let token = OwnedMutexGuard::lease(&guard).fencing_token();
         drop(guard);
         assert!(waiting.join().unwrap().unwrap() > token);
         here.blocking_lock().map(|mut guard| *guard += 1)
@@ -257,7 +258,9 @@ async fn any_executor_will_do() {
     let (here, there) = pair.mutexes();
     let guard = there.lock().await.unwrap();
     let waiting = std::thread::spawn(move || {
-        futures::executor::block_on(async { here.lock().await.map(|guard| guard.fencing_token()) })
+        futures::executor::block_on(async {
+            here.lock().await.map(|guard| MutexGuard::lease(&guard).fencing_token())
+        })
     });
     drop(guard);
     tokio::task::spawn_blocking(move || waiting.join().unwrap().unwrap()).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::memory::Verb;
-use lock_sync::{LockError, ReleaseError, TryLockError};
+use lock_sync::{LockError, MutexGuard, ReleaseError, TryLockError};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Pair, poll_once};
@@ -20,7 +20,7 @@ async fn a_failure_that_time_cures_is_waited_out() {
     let pair = short();
     let (here, _) = pair.mutexes();
     pair.ours.faults().fail_next(3, ErrorKind::NotReady);
-    assert!(here.lock().await.unwrap().is_valid());
+    assert!(MutexGuard::lease(&here.lock().await.unwrap()).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +90,7 @@ async fn a_release_that_failed_is_repeated() {
     let (here, there) = pair.mutexes();
     let guard = here.lock().await.unwrap();
     pair.ours.faults().on(Verb::Release).fail_next(2, ErrorKind::Timeout);
-    let error = guard.release().await.unwrap_err();
+    let error = MutexGuard::release(guard).await.unwrap_err();
     assert!(matches!(error, ReleaseError::Backend(_)));
     let begin = Instant::now();
     assert!(there.lock_timeout(TTL).await.is_ok());
@@ -125,7 +125,7 @@ async fn what_is_released_at_the_cap_of_a_hold_is_repeated_too() {
     let (here, there) = pair.mutexes();
     let guard = here.lock().await.unwrap();
     pair.ours.faults().on(Verb::Release).fail_next(2, ErrorKind::Timeout);
-    guard.lost().await;
+    MutexGuard::lease(&guard).lost().await;
     let begin = Instant::now();
     drop(there.lock().await.unwrap());
     assert!(begin.elapsed() < TTL / 3, "by repeating, not by expiry");

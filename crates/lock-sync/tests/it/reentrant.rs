@@ -43,8 +43,11 @@ async fn a_guard_is_entered_again_without_asking() {
         let before = asked();
         let mut deepest = number.reenter().unwrap();
         *deepest *= 10;
-        assert!(deepest.is_valid() && deepest.remaining() > Duration::ZERO);
-        assert_eq!((deepest.key().as_bytes(), asked()), (&b"it"[..], before));
+        assert!(
+            Reentry::lease(&deepest).is_valid()
+                && Reentry::lease(&deepest).remaining() > Duration::ZERO
+        );
+        assert_eq!((Reentry::lease(&deepest).key().as_bytes(), asked()), (&b"it"[..], before));
         *number += 1;
         *number
     }
@@ -53,12 +56,12 @@ async fn a_guard_is_entered_again_without_asking() {
     let (here, there) = pair.mutexes();
     let mut guard = here.lock().await.unwrap();
     let before = pair.ours.stats().acquires;
-    let token = guard.fencing_token();
+    let token = MutexGuard::lease(&guard).fencing_token();
     let entered = guard.reenter().unwrap();
-    assert_eq!(entered.fencing_token(), token);
+    assert_eq!(Reentry::lease(&entered).fencing_token(), token);
     assert_eq!(deeper(entered, || pair.ours.stats().acquires).await, 11);
     assert_eq!(pair.ours.stats().acquires, before);
-    assert_eq!((*guard, guard.fencing_token()), (11, token));
+    assert_eq!((*guard, MutexGuard::lease(&guard).fencing_token()), (11, token));
     assert!(there.try_lock().await.is_err(), "leaving is not letting go");
     let _: &lock_sync::Mutex<u32> = MutexGuard::mutex(&guard);
 
@@ -77,11 +80,11 @@ async fn a_guard_that_is_lost_cannot_be_entered_again() {
     let mut guard = here.lock().await.unwrap();
     let mut entered = guard.reenter().unwrap();
     pair.store.forget();
-    let lost = entered.lost().await;
+    let lost = Reentry::lease(&entered).lost().await;
     assert_eq!(lost.reason(), LossReason::Revoked);
-    assert!(!entered.is_valid() && entered.remaining().is_zero());
-    assert_eq!(entered.check(), Err(lost));
-    assert_eq!(entered.while_held(std::future::ready(())).await, Err(lost));
+    assert!(!Reentry::lease(&entered).is_valid() && Reentry::lease(&entered).remaining().is_zero());
+    assert_eq!(Reentry::lease(&entered).check(), Err(lost));
+    assert_eq!(Reentry::lease(&entered).while_held(std::future::ready(())).await, Err(lost));
     *entered += 1;
     assert_eq!(entered.reenter().err(), Some(lost));
     assert_eq!(guard.reenter().err(), Some(lost));
@@ -96,21 +99,24 @@ async fn an_owner_enters_again_without_asking() {
     let (here, _) = pair.reentrant_mutexes();
     let mut owner = Owner::new().unwrap();
     let mut outer = here.lock_as(&mut owner).await.unwrap();
-    let (token, before) = (outer.fencing_token(), pair.ours.stats());
+    let (token, before) = (OwnerGuard::lease(&outer).fencing_token(), pair.ours.stats());
     {
         let (number, owner) = outer.split();
         assert_eq!(*number, 0);
         let mut inner = here.lock_as(owner).await.unwrap();
         let innermost = here.try_lock_as(inner.split().1).await.unwrap();
-        assert_eq!(innermost.fencing_token(), token);
-        assert!(innermost.is_valid() && std::ptr::eq(OwnerGuard::mutex(&innermost), &here));
+        assert_eq!(OwnerGuard::lease(&innermost).fencing_token(), token);
+        assert!(
+            OwnerGuard::lease(&innermost).is_valid()
+                && std::ptr::eq(OwnerGuard::mutex(&innermost), &here)
+        );
     }
     assert_eq!(pair.ours.stats().acquires, before.acquires);
     assert_eq!(pair.ours.stats().releases, before.releases);
-    assert!(outer.is_valid() && here.is_held());
-    outer.release().await.unwrap();
+    assert!(OwnerGuard::lease(&outer).is_valid() && here.is_held());
+    OwnerGuard::release(outer).await.unwrap();
     assert_eq!(pair.store.live_leases(), 0);
-    assert!(here.lock_as(&mut owner).await.unwrap().fencing_token() > token);
+    assert!(OwnerGuard::lease(&here.lock_as(&mut owner).await.unwrap()).fencing_token() > token);
 }
 
 #[tokio::test]
@@ -140,7 +146,7 @@ async fn an_owner_waits_behind_nobody_for_what_it_holds() {
     assert!(poll_once(waits_here.as_mut()).await.is_pending());
     assert!(poll_once(waits_there.as_mut()).await.is_pending());
     let inner = in_time(here.lock_as(outer.split().1)).await.unwrap();
-    assert!(inner.is_valid());
+    assert!(OwnerGuard::lease(&inner).is_valid());
     drop(inner);
     drop(outer);
     let (one, other) = tokio::join!(async { drop(in_time(waits_here).await.unwrap()) }, async {
@@ -186,11 +192,11 @@ async fn a_member_that_crashes_ends_alone() {
     let dead = here.lock_as(&mut owner).await.unwrap();
     let live = there.lock_as(&mut copy).await.unwrap();
     pair.ours.faults().cut();
-    assert_eq!(dead.lost().await.reason(), LossReason::Expired);
+    assert_eq!(OwnerGuard::lease(&dead).lost().await.reason(), LossReason::Expired);
     sleep(TTL * 2).await;
-    assert!(live.is_valid() && !dead.is_valid());
+    assert!(OwnerGuard::lease(&live).is_valid() && !OwnerGuard::lease(&dead).is_valid());
     assert!(there.try_lock_as(&mut stranger).await.is_err());
-    live.release().await.unwrap();
+    OwnerGuard::release(live).await.unwrap();
     assert!(there.try_lock_as(&mut stranger).await.is_ok());
 }
 
@@ -202,9 +208,9 @@ async fn a_crashed_owner_is_followed_by_the_next() {
     let mut guard = here.lock_as(&mut owner).await.unwrap();
     pair.ours.faults().cut();
     let next = there.lock_as_timeout(&mut stranger, TTL * 3).await.unwrap();
-    assert!(!guard.is_valid());
-    let token = guard.fencing_token();
-    assert!(next.fencing_token() > token);
+    assert!(!OwnerGuard::lease(&guard).is_valid());
+    let token = OwnerGuard::lease(&guard).fencing_token();
+    assert!(OwnerGuard::lease(&next).fencing_token() > token);
     let again = here.lock_as(guard.split().1).await;
     assert!(matches!(again, Err(ReentrantLockError::Lost(_))), "{again:?}");
 }
@@ -215,9 +221,9 @@ async fn an_owner_that_has_lost_the_lock_cannot_enter_again() {
     let (here, _) = pair.reentrant_mutexes();
     let mut owner = Owner::new().unwrap();
     let mut outer = here.lock_as(&mut owner).await.unwrap();
-    let token = outer.fencing_token();
+    let token = OwnerGuard::lease(&outer).fencing_token();
     pair.store.forget();
-    let lost = outer.lost().await;
+    let lost = OwnerGuard::lease(&outer).lost().await;
     assert_eq!(lost.reason(), LossReason::Revoked);
     match here.lock_as(outer.split().1).await {
         Err(ReentrantLockError::Lost(again)) => assert_eq!(again, lost),
@@ -227,10 +233,12 @@ async fn an_owner_that_has_lost_the_lock_cannot_enter_again() {
         Err(TryReentrantLockError::Lost(again)) => assert_eq!(again, lost),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(outer.release().await, Err(ReleaseError::Lost(_))));
+    assert!(matches!(OwnerGuard::release(outer).await, Err(ReleaseError::Lost(_))));
     // Once its guards are gone, the owner locks like any other.
     let anew = here.lock_as(&mut owner).await.unwrap();
-    assert!(anew.is_valid() && anew.fencing_token() > token);
+    assert!(
+        OwnerGuard::lease(&anew).is_valid() && OwnerGuard::lease(&anew).fencing_token() > token
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,10 +259,12 @@ async fn a_guard_outlives_its_ttl() {
     let (here, there) = pair.reentrant_mutexes();
     let (mut owner, mut stranger) = (Owner::new().unwrap(), Owner::new().unwrap());
     let guard = here.lock_as(&mut owner).await.unwrap();
-    let token = guard.fencing_token();
+    let token = OwnerGuard::lease(&guard).fencing_token();
     sleep(TTL * 5).await;
-    assert!(guard.is_valid() && guard.fencing_token() == token);
-    assert_eq!(guard.while_held(std::future::ready(7)).await, Ok(7));
+    assert!(
+        OwnerGuard::lease(&guard).is_valid() && OwnerGuard::lease(&guard).fencing_token() == token
+    );
+    assert_eq!(OwnerGuard::lease(&guard).while_held(std::future::ready(7)).await, Ok(7));
     assert!(there.try_lock_as(&mut stranger).await.is_err());
 }
 
@@ -268,7 +278,7 @@ async fn a_shutdown_refuses_owners_too() {
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     pair.here.shutdown().await;
     assert!(matches!(waiting.await, Err(ReentrantLockError::Closed)));
-    assert!(guard.is_valid(), "guards outlive it");
+    assert!(OwnerGuard::lease(&guard).is_valid(), "guards outlive it");
     let refused = here.try_lock_as(&mut other).await;
     assert!(matches!(refused, Err(TryReentrantLockError::Closed)));
 }
@@ -291,10 +301,12 @@ fn a_plain_thread_can_lock() {
     let (mut owner, mut other) = (Owner::new().unwrap(), Owner::new().unwrap());
     let mut outer = here.blocking_lock_as(&mut owner).unwrap();
     let inner = here.blocking_lock_as(outer.split().1).unwrap();
-    let token = inner.fencing_token();
+    let token = OwnerGuard::lease(&inner).fencing_token();
     drop(inner);
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| there.blocking_lock_as(&mut other).map(|g| g.fencing_token()));
+        let waiting = scope.spawn(|| {
+            there.blocking_lock_as(&mut other).map(|g| OwnerGuard::lease(&g).fencing_token())
+        });
         drop(outer);
         assert!(waiting.join().unwrap().unwrap() > token);
     });
@@ -348,7 +360,9 @@ async fn a_dropped_future_does_not_touch_the_owners_other_guards() {
     drop(entered);
     drop(again);
     pair.ours.faults().heal();
-    assert!(guard.is_valid() && there.try_lock_as(&mut stranger).await.is_err());
+    assert!(
+        OwnerGuard::lease(&guard).is_valid() && there.try_lock_as(&mut stranger).await.is_err()
+    );
     eventually("nothing was released", || pair.ours.stats().releases == 0).await;
 }
 
@@ -377,7 +391,7 @@ async fn debug_asks_nobody_and_tells_no_secret() {
     let asked = pair.ours.stats();
     assert_eq!(format!("{here:?}"), r#"ReentrantMutex { key: Key("again"), data: <locked> }"#);
     assert_eq!(format!("{guard:?} {guard}"), "0 0");
-    assert_eq!(guard.key().as_bytes(), b"again");
+    assert_eq!(OwnerGuard::lease(&guard).key().as_bytes(), b"again");
     drop(guard);
     assert!(!format!("{here:?} {owner:?} {:?}", pair.here).contains(&secret));
     assert_eq!(pair.ours.stats().acquires, asked.acquires);

@@ -50,8 +50,8 @@ fn every_future_is_send_and_sync() {
     check(mutex.try_lock());
     check(owner_scope(async { mutex.lock().await.map(drop) }));
     let guard = mutex.blocking_lock_as(&mut owner).unwrap();
-    check(guard.while_held(std::future::ready(())));
-    check(guard.release());
+    check(OwnerGuard::lease(&guard).while_held(std::future::ready(())));
+    check(OwnerGuard::release(guard));
 }
 
 /// Blocking inside a runtime panics with tokio's message, at the line of the caller.

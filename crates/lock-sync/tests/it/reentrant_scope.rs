@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_sync::{
-    Owner, ReentrantGuard, ReentrantLockError, TryReentrantLockError, current_owner, owner_scope,
-    owner_scope_sync,
+    Owner, OwnerGuard, ReentrantGuard, ReentrantLockError, TryReentrantLockError, current_owner,
+    owner_scope, owner_scope_sync,
 };
 
 use crate::reentrant::sent;
@@ -24,7 +24,10 @@ async fn a_second_lock_in_a_scope_enters_again() {
         let soon = here.lock_timeout(Duration::from_secs(1)).await.unwrap();
         assert_eq!(pair.ours.stats().acquires, before.acquires, "no request is sent");
         for guard in [&inner, &tried, &soon] {
-            assert_eq!(guard.fencing_token(), outer.fencing_token());
+            assert_eq!(
+                ReentrantGuard::lease(guard).fencing_token(),
+                ReentrantGuard::lease(&outer).fencing_token()
+            );
         }
         assert!(std::ptr::eq(ReentrantGuard::mutex(&inner), &here));
     })
@@ -65,13 +68,13 @@ async fn the_lock_goes_with_the_last_guard_in_whatever_order() {
         })
         .await;
         for (nth, guard) in order.into_iter().enumerate() {
-            assert!(guards.iter().flatten().all(|guard| guard.is_valid()));
+            assert!(guards.iter().flatten().all(|guard| ReentrantGuard::lease(guard).is_valid()));
             let refused = there.try_lock_as(&mut stranger).await;
             assert!(refused.is_err(), "{} of {order:?} were dropped", nth);
             drop(refused);
-            guards[guard].take().unwrap().release().await.unwrap();
+            ReentrantGuard::release(guards[guard].take().unwrap()).await.unwrap();
         }
-        drop(there.try_lock_as(&mut stranger).await.unwrap().release().await);
+        drop(OwnerGuard::release(there.try_lock_as(&mut stranger).await.unwrap()).await);
     }
 }
 
@@ -80,7 +83,7 @@ async fn a_guard_may_leave_the_scope() {
     let pair = Pair::threaded();
     let (here, _) = pair.reentrant_mutexes();
     let guard = owner_scope(here.lock()).await.unwrap();
-    assert!(guard.is_valid());
+    assert!(ReentrantGuard::lease(&guard).is_valid());
     let refused = owner_scope(here.try_lock()).await;
     assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)), "another scope");
     drop(refused);
@@ -104,11 +107,14 @@ async fn a_spawned_task_has_no_owner_unless_it_is_given_one() {
         assert!(matches!(stranger, Err(TryReentrantLockError::WouldBlock)));
 
         let mutex = Arc::clone(&here);
-        let same = current_owner()
-            .unwrap()
-            .scope(async move { mutex.lock().await.map(|guard| guard.fencing_token()) });
-        assert_eq!(tokio::spawn(same).await.unwrap().unwrap(), outer.fencing_token());
-        assert!(outer.is_valid());
+        let same = current_owner().unwrap().scope(async move {
+            mutex.lock().await.map(|guard| ReentrantGuard::lease(&guard).fencing_token())
+        });
+        assert_eq!(
+            tokio::spawn(same).await.unwrap().unwrap(),
+            ReentrantGuard::lease(&outer).fencing_token()
+        );
+        assert!(ReentrantGuard::lease(&outer).is_valid());
     })
     .await;
 }
@@ -127,7 +133,10 @@ async fn a_scope_in_a_scope_is_another_owner() {
         })
         .await;
         assert_eq!(current_owner().unwrap().expose(), name, "back in the outer one");
-        assert_eq!(here.lock().await.unwrap().fencing_token(), outer.fencing_token());
+        assert_eq!(
+            ReentrantGuard::lease(&here.lock().await.unwrap()).fencing_token(),
+            ReentrantGuard::lease(&outer).fencing_token()
+        );
     })
     .await;
 }
@@ -170,12 +179,17 @@ async fn the_owner_of_a_scope_can_be_sent_elsewhere() {
         let guard = here.lock().await.unwrap();
         let elsewhere = sent(&owner);
         let token = elsewhere
-            .scope(async { there.lock().await.map(|guard| guard.fencing_token()) })
+            .scope(async {
+                there.lock().await.map(|guard| ReentrantGuard::lease(&guard).fencing_token())
+            })
             .await
             .unwrap();
-        assert_eq!(token, guard.fencing_token());
+        assert_eq!(token, ReentrantGuard::lease(&guard).fencing_token());
         let mut elsewhere = sent(&owner);
-        assert_eq!(there.lock_as(&mut elsewhere).await.unwrap().fencing_token(), token);
+        assert_eq!(
+            OwnerGuard::lease(&there.lock_as(&mut elsewhere).await.unwrap()).fencing_token(),
+            token
+        );
     })
     .await;
     pair.all_released().await;
@@ -198,7 +212,7 @@ async fn the_owner_is_that_of_the_first_poll() {
     owner_scope(async { assert!(poll_once(future.as_mut()).await.is_pending()) }).await;
     assert_eq!(format!("{future:?}"), r#"ReentrantLock { key: Key("again"), .. }"#);
     drop(held);
-    assert!(future.await.unwrap().is_valid());
+    assert!(ReentrantGuard::lease(&future.await.unwrap()).is_valid());
 }
 
 #[test]
@@ -207,7 +221,10 @@ fn any_executor_will_do() {
     let (here, _) = pair.reentrant_mutexes();
     futures::executor::block_on(owner_scope(async {
         let outer = here.lock().await.unwrap();
-        assert_eq!(here.lock().await.unwrap().fencing_token(), outer.fencing_token());
+        assert_eq!(
+            ReentrantGuard::lease(&here.lock().await.unwrap()).fencing_token(),
+            ReentrantGuard::lease(&outer).fencing_token()
+        );
     }));
 }
 
@@ -219,7 +236,10 @@ fn synchronous_code_has_a_scope_too() {
     let guard = owner_scope_sync(|| {
         let outer = here.blocking_lock().unwrap();
         let inner = here.blocking_lock().unwrap();
-        assert_eq!(inner.fencing_token(), outer.fencing_token());
+        assert_eq!(
+            ReentrantGuard::lease(&inner).fencing_token(),
+            ReentrantGuard::lease(&outer).fencing_token()
+        );
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| here.blocking_lock().map(drop));
             let refused = thread.join().unwrap();
@@ -230,7 +250,7 @@ fn synchronous_code_has_a_scope_too() {
         });
         inner
     });
-    assert!(guard.is_valid(), "it leaves the scope as any other value");
+    assert!(ReentrantGuard::lease(&guard).is_valid(), "it leaves the scope as any other value");
     assert!(matches!(here.blocking_lock(), Err(ReentrantLockError::NoOwnerScope)));
 }
 

@@ -39,7 +39,7 @@ async fn another_number_in_the_same_process_is_refused_too() {
     let mut refused = Box::pin(wrong.acquire());
     let early = poll_once(refused.as_mut()).await;
     drop(held);
-    assert!(waiting.await.unwrap().is_valid(), "who says the right number is served");
+    assert!(waiting.await.unwrap().lease().is_valid(), "who says the right number is served");
     let refused = match early {
         std::task::Poll::Ready(result) => result,
         std::task::Poll::Pending => refused.await,
@@ -58,8 +58,8 @@ async fn none_are_granted_at_once_unless_it_is_closed() {
     let before = pair.ours.stats();
     let mut none = here.acquire_many(0).await.unwrap();
     assert_eq!(pair.ours.stats(), before, "no request is sent");
-    assert_eq!((none.num_permits(), none.fencing_token().get()), (0, 0));
-    assert!(none.is_valid() && none.remaining() > Duration::from_secs(3600));
+    assert_eq!((none.num_permits(), none.lease().fencing_token().get()), (0, 0));
+    assert!(none.lease().is_valid() && none.lease().remaining() > Duration::from_secs(3600));
     assert!(none.split(1).is_none());
     assert_eq!(none.split(0).unwrap().num_permits(), 0);
     none.merge(here.try_acquire_many(0).await.unwrap());
@@ -118,24 +118,24 @@ async fn a_permit_can_be_divided_and_put_together() {
     assert!(permit.split(6).is_none());
     let mut two = permit.split(2).unwrap();
     assert_eq!((permit.num_permits(), two.num_permits()), (3, 2));
-    assert_eq!(two.fencing_token(), permit.fencing_token());
-    assert!(two.is_valid() && permit.is_valid());
+    assert_eq!(two.lease().fencing_token(), permit.lease().fencing_token());
+    assert!(two.lease().is_valid() && permit.lease().is_valid());
     assert_eq!(there.available_permits().await.unwrap(), 1);
 
     // Part of it goes back at once, while the rest is held.
     two.release().await.unwrap();
     becomes_available(&there, 3).await;
     let theirs = there.acquire_many(3).await.unwrap();
-    assert!(permit.is_valid());
+    assert!(permit.lease().is_valid());
     drop(theirs);
     becomes_available(&here, 3).await;
 
     let other = here.acquire_many(2).await.unwrap();
-    let (early, late) = (permit.fencing_token(), other.fencing_token());
+    let (early, late) = (permit.lease().fencing_token(), other.lease().fencing_token());
     assert!(early < late);
     permit.merge(other);
     assert_eq!(permit.num_permits(), 5);
-    assert_eq!(permit.fencing_token(), early, "the lowest");
+    assert_eq!(permit.lease().fencing_token(), early, "the lowest");
     two = permit.split(4).unwrap();
     assert_eq!((permit.num_permits(), two.num_permits()), (1, 4));
     let none = permit.split(0).unwrap();
@@ -159,7 +159,7 @@ async fn splitting_and_merging_asks_nobody() {
     }
     assert_eq!(permit.num_permits(), 8);
     assert_eq!(pair.ours.stats().acquires, before);
-    assert!(permit.is_valid());
+    assert!(permit.lease().is_valid());
     permit.release().await.unwrap();
     pair.all_released().await;
 }
@@ -225,7 +225,7 @@ fn a_thread_that_blocks_needs_no_runtime_of_its_own() {
     pair.ours.faults().delay_replies(Duration::from_millis(2));
     let permit = semaphore.blocking_acquire().unwrap();
     let owned = Arc::clone(&semaphore).blocking_acquire_owned().unwrap();
-    assert!(permit.is_valid() && owned.is_valid());
+    assert!(permit.lease().is_valid() && owned.lease().is_valid());
 }
 
 #[tokio::test]

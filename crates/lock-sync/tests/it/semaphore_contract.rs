@@ -51,7 +51,7 @@ fn every_future_is_send_and_sync() {
     check(semaphore.close_for_all());
     check(semaphore.is_closed_for_all());
     let mut permit = semaphore.blocking_acquire().unwrap();
-    check(permit.while_held(std::future::ready(())));
+    check(permit.lease().while_held(std::future::ready(())));
     permit.merge(semaphore.blocking_acquire().unwrap());
     check(permit.release());
 }

@@ -24,7 +24,7 @@ async fn a_permit_outlives_its_ttl() {
     permit.merge(here.acquire().await.unwrap());
     for _ in 0..5 {
         sleep(TTL).await;
-        assert!(permit.is_valid() && permit.remaining() > Duration::ZERO);
+        assert!(permit.lease().is_valid() && permit.lease().remaining() > Duration::ZERO);
         assert!(there.try_acquire().await.is_err());
     }
     permit.release().await.unwrap();
@@ -42,14 +42,14 @@ async fn the_permits_of_a_crashed_holder_come_back() {
     let mut waiting = Box::pin(there.acquire_many(2));
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     let lost = tokio::select! {
-        lost = dead.lost() => lost,
+        lost = dead.lease().lost() => lost,
         _ = waiting.as_mut() => panic!("granted before the holder knew of its loss"),
     };
     assert_eq!(lost.reason(), LossReason::Expired);
-    assert!(waiting.await.unwrap().fencing_token() > dead.fencing_token());
+    assert!(waiting.await.unwrap().lease().fencing_token() > dead.lease().fencing_token());
     assert!(begin.elapsed() >= TTL * 9 / 10 && begin.elapsed() < TTL * 2);
-    assert!(!dead.is_valid() && dead.remaining().is_zero());
-    assert_eq!(dead.check(), Err(lost));
+    assert!(!dead.lease().is_valid() && dead.lease().remaining().is_zero());
+    assert_eq!(dead.lease().check(), Err(lost));
     pair.ours.faults().heal();
     assert!(matches!(dead.release().await, Err(ReleaseError::Lost(_))));
     becomes_available(&there, 2).await;
@@ -79,9 +79,9 @@ async fn without_renewal_a_permit_ends_with_its_ttl() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL).renewal(false));
     let (here, there) = pair.semaphores(1);
     let permit = here.acquire().await.unwrap();
-    assert_eq!(permit.lost().await.reason(), LossReason::Expired);
+    assert_eq!(permit.lease().lost().await.reason(), LossReason::Expired);
     assert!(there.acquire_timeout(TTL).await.is_ok());
-    assert_eq!(permit.while_held(std::future::ready(())).await.unwrap_err().reason(), {
+    assert_eq!(permit.lease().while_held(std::future::ready(())).await.unwrap_err().reason(), {
         LossReason::Expired
     });
 }
@@ -92,13 +92,13 @@ async fn a_lost_permit_keeps_nobody_from_the_others() {
     let (here, _) = pair.semaphores(2);
     let lost = here.acquire_many(2).await.unwrap();
     pair.store.forget();
-    assert_eq!(lost.lost().await.reason(), LossReason::Revoked);
+    assert_eq!(lost.lease().lost().await.reason(), LossReason::Revoked);
     // A permit gives access to no data, so a lost permit does not hold up other holders.
     let next = here.acquire_many_timeout(2, TTL).await.unwrap();
-    assert!(next.is_valid() && !lost.is_valid());
+    assert!(next.lease().is_valid() && !lost.lease().is_valid());
     drop(lost);
     sleep(TTL).await;
-    assert!(next.is_valid());
+    assert!(next.lease().is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,26 +107,26 @@ async fn permits_put_together_are_valid_together() {
     let (here, _) = pair.semaphores(3);
     let mut permit = here.acquire().await.unwrap();
     pair.store.forget();
-    permit.lost().await;
+    permit.lease().lost().await;
     let later = here.acquire_many(2).await.unwrap();
-    let token = permit.fencing_token();
+    let token = permit.lease().fencing_token();
     permit.merge(later);
-    assert!(!permit.is_valid() && permit.remaining().is_zero());
-    assert_eq!(permit.fencing_token(), token, "the lowest: that of the lost one");
-    assert_eq!(permit.lost().await.reason(), LossReason::Revoked);
-    assert!(permit.while_held(std::future::pending::<()>()).await.is_err());
+    assert!(!permit.lease().is_valid() && permit.lease().remaining().is_zero());
+    assert_eq!(permit.lease().fencing_token(), token, "the lowest: that of the lost one");
+    assert_eq!(permit.lease().lost().await.reason(), LossReason::Revoked);
+    assert!(permit.lease().while_held(std::future::pending::<()>()).await.is_err());
     // The permits that were acquired last are split off first.
     let valid = permit.split(2).unwrap();
-    assert!(valid.is_valid() && !permit.is_valid());
-    assert!(valid.while_held(std::future::ready(7)).await.is_ok());
+    assert!(valid.lease().is_valid() && !permit.lease().is_valid());
+    assert!(valid.lease().while_held(std::future::ready(7)).await.is_ok());
     let mut permit = {
         let mut valid = valid;
         valid.merge(permit);
         valid
     };
-    assert!(!permit.is_valid(), "wherever the lost one is among them");
+    assert!(!permit.lease().is_valid(), "wherever the lost one is among them");
     permit.merge(here.acquire().await.unwrap());
-    assert!(!permit.is_valid());
+    assert!(!permit.lease().is_valid());
     assert!(matches!(permit.release().await, Err(ReleaseError::Lost(_))));
     assert_eq!(pair.store.live_leases(), 0, "the others were given back all the same");
 }
@@ -140,7 +140,7 @@ async fn a_permit_has_a_cap() {
     let begin = Instant::now();
     let mut waiting = Box::pin(there.acquire());
     assert!(poll_once(waiting.as_mut()).await.is_pending());
-    assert_eq!(permit.lost().await.reason(), LossReason::HeldTooLong);
+    assert_eq!(permit.lease().lost().await.reason(), LossReason::HeldTooLong);
     drop(waiting.await.unwrap());
     assert!(begin.elapsed() >= cap && begin.elapsed() < cap + TTL);
 }

@@ -59,7 +59,7 @@ async fn follow(steps: Vec<Step>) {
         model.take(step).await;
         for paper in &model.held {
             assert_eq!(paper.permit.num_permits(), paper.count);
-            assert!(paper.permit.is_valid());
+            assert!(paper.permit.lease().is_valid());
         }
         // The releases of dropped and forgotten permits may still be under way.
         becomes_available(&model.there, model.free()).await;

@@ -85,7 +85,7 @@ async fn a_large_request_is_not_starved_across_processes() {
     let large = large.await.unwrap();
     assert!(poll_once(small.as_mut()).await.is_pending());
     drop(large);
-    assert!(small.await.unwrap().is_valid());
+    assert!(small.await.unwrap().lease().is_valid());
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_request_that_times_out_lets_the_next_pass() {
         here.acquire_timeout(Duration::from_secs(10)),
     );
     assert_eq!(large.err(), Some(AcquireError::Timeout { source: None }));
-    assert!(small.unwrap().is_valid());
+    assert!(small.unwrap().lease().is_valid());
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn closing_a_handle_concerns_nobody_else() {
     assert_eq!(closing.acquire().await.err(), Some(AcquireError::Closed));
     assert_eq!(closing.try_acquire().await.err(), Some(TryAcquireError::Closed));
     assert!(!closing.is_closed_for_all().await.unwrap());
-    assert!(held.is_valid(), "what is held stays");
+    assert!(held.lease().is_valid(), "what is held stays");
     held.release().await.unwrap();
     let limit = Duration::from_secs(10);
     drop(tokio::time::timeout(limit, beside_waits).await.unwrap().unwrap());
@@ -225,7 +225,7 @@ async fn closing_for_all_ends_it_everywhere() {
     assert!(stranger.is_closed());
     assert_eq!(stranger.available_permits().await.unwrap(), 0);
 
-    assert!(held.is_valid());
+    assert!(held.lease().is_valid());
     held.release().await.unwrap();
     there.close_for_all().await.unwrap();
     pair.all_released().await;

@@ -132,7 +132,7 @@ async fn a_wait_asks_nobody_but_to_keep_its_places() {
     let asked = pair.ours.stats().since(before).total();
     assert!((8..=40).contains(&asked), "{asked} requests in four leases");
     drop(held);
-    assert!(waiting.await.unwrap().is_valid());
+    assert!(waiting.await.unwrap().lease().is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,19 +146,19 @@ async fn the_slot_of_a_crashed_holder_comes_back() {
     let mut waiting = Box::pin(there.acquire());
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     let lost = tokio::select! {
-        lost = dead.lost() => lost,
+        lost = dead.lease().lost() => lost,
         _ = waiting.as_mut() => panic!("granted before the holder knew of its loss"),
     };
     assert_eq!(lost.reason(), LossReason::Expired);
-    assert!(!dead.is_valid() && dead.remaining().is_zero());
-    assert_eq!(dead.check(), Err(lost));
+    assert!(!dead.lease().is_valid() && dead.lease().remaining().is_zero());
+    assert_eq!(dead.lease().check(), Err(lost));
     let next = waiting.await.unwrap();
     assert_eq!(next.slot(), dead.slot());
-    assert!(next.fencing_token() > dead.fencing_token());
+    assert!(next.lease().fencing_token() > dead.lease().fencing_token());
     assert!(begin.elapsed() < TTL * 2, "{:?}", begin.elapsed());
     pair.ours.faults().heal();
     assert!(matches!(dead.release().await, Err(ReleaseError::Lost(_))));
-    assert!(next.is_valid());
+    assert!(next.lease().is_valid());
 }
 
 /// Drops the future after its k-th poll, for every k, while another client comes and goes.
@@ -276,9 +276,9 @@ fn without_a_runtime_it_blocks() {
     let permit = here.blocking_acquire().unwrap();
     let other = std::thread::spawn({
         let there = Arc::clone(&there);
-        move || there.blocking_acquire_owned().unwrap().fencing_token()
+        move || there.blocking_acquire_owned().unwrap().lease().fencing_token()
     });
-    let token = permit.fencing_token();
+    let token = permit.lease().fencing_token();
     drop(permit);
     assert!(other.join().unwrap() > token);
     type Blocking = fn(&Arc<SlotSemaphore>);
@@ -300,7 +300,7 @@ fn every_future_is_send_and_sync() {
     check(semaphore.try_acquire());
     check(Arc::clone(&semaphore).try_acquire_owned());
     let permit = semaphore.blocking_acquire().unwrap();
-    check(permit.while_held(std::future::ready(())));
+    check(permit.lease().while_held(std::future::ready(())));
     check(permit.release());
 }
 
@@ -312,14 +312,16 @@ async fn slots_are_locks_with_names() {
     assert_eq!(semaphore.key().as_bytes(), b"app/seats");
     let permit = Arc::new(semaphore).try_acquire_owned().await.unwrap();
     let name = format!("seats#{}", permit.slot());
-    assert_eq!(permit.key().to_string(), format!("app/{name}"));
+    assert_eq!(permit.lease().key().to_string(), format!("app/{name}"));
     assert_eq!(permit.semaphore().permits(), 2);
     assert!(locks.mutex(name, ()).unwrap().try_lock().await.is_err());
 
     let exact = locks.slot_semaphore(Key::as_is("seats").unwrap(), 2).unwrap();
     assert_eq!(exact.key(), &Key::as_is("seats").unwrap());
     let permit = exact.acquire().await.unwrap();
-    assert!(permit.key().is_as_is() && permit.key().as_bytes().starts_with(b"seats#"));
+    assert!(
+        permit.lease().key().is_as_is() && permit.lease().key().as_bytes().starts_with(b"seats#")
+    );
 }
 
 #[test]

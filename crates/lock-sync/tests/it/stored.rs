@@ -32,13 +32,13 @@ async fn the_next_holder_finds_the_value_that_was_committed() {
     let mut guard = here.lock().await.unwrap();
     assert_eq!((*guard, StoredMutexGuard::version(&guard)), (3, None));
     *guard -= 1;
-    let token = guard.fencing_token();
+    let token = StoredMutexGuard::lease(&guard).fencing_token();
     let version = guard.commit().await.unwrap();
     assert_eq!(version, token, "the token is the version");
     let guard = there.lock().await.unwrap();
     assert_eq!((*guard, StoredMutexGuard::version(&guard)), (2, Some(version)));
-    assert!(guard.fencing_token() > version);
-    guard.release().await.unwrap();
+    assert!(StoredMutexGuard::lease(&guard).fencing_token() > version);
+    StoredMutexGuard::release(guard).await.unwrap();
     pair.all_released().await;
 }
 
@@ -51,7 +51,7 @@ async fn a_dropped_guard_discards_its_changes() {
     assert_eq!(*here.lock().await.unwrap(), 10, "in this process");
     let mut guard = here.lock().await.unwrap();
     *guard = 12;
-    guard.release().await.unwrap();
+    StoredMutexGuard::release(guard).await.unwrap();
     assert_eq!(*there.lock().await.unwrap(), 10, "in the other process");
 }
 
@@ -132,7 +132,7 @@ async fn each_save_has_a_version_of_its_own() {
     for value in 10..16 {
         *guard = value;
         let version = guard.save().await.unwrap();
-        assert!(version > last && version == guard.fencing_token());
+        assert!(version > last && version == StoredMutexGuard::lease(&guard).fencing_token());
         last = version;
         let snapshot = there.snapshot().await.unwrap();
         assert_eq!((snapshot.value, snapshot.version), (value, Some(version)));
@@ -194,7 +194,7 @@ async fn a_value_that_cannot_be_stored_comes_back_with_the_guard() {
     assert_eq!(error.to_string(), "a value of 15 bytes is too long: at most 10");
     let Err(CommitError::Refused { mut guard, .. }) = guard.commit().await else { panic!() };
     assert_eq!(pair.ours.stats().cells, before.cells, "nothing was sent");
-    assert!(guard.is_valid() && here.is_held());
+    assert!(StoredMutexGuard::lease(&guard).is_valid() && here.is_held());
     guard.truncate(4);
     guard.commit().await.unwrap();
     assert_eq!(here.snapshot().await.unwrap().value, "much");

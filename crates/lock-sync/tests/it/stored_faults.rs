@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use lock_core::memory::Verb;
 use lock_core::{Cell, CellBackend, ErrorKind, Key};
-use lock_sync::{CommitError, LossReason, SaveError, StoredLockError};
+use lock_sync::{CommitError, LossReason, SaveError, StoredLockError, StoredMutexGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::stored::{TTL, short};
@@ -32,7 +32,10 @@ async fn a_commit_under_a_lost_lease_changes_nothing_and_returns_the_value() {
     let CommitError::Lost { value: 6, source } = error else { panic!("{error:?}") };
     assert_eq!(source.reason(), LossReason::Expired);
     assert_eq!(pair.kept().await.map(|cell| cell.value), Some(b"5".to_vec()));
-    assert!(successor.is_valid(), "the lease of the next holder is not affected");
+    assert!(
+        StoredMutexGuard::lease(&successor).is_valid(),
+        "the lease of the next holder is not affected"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +46,7 @@ async fn a_holder_that_does_not_know_of_its_loss_stores_nothing() {
     *guard = 6;
     pair.store.forget();
     let mut successor = there.lock().await.unwrap();
-    assert!(guard.is_valid(), "it has not heard of the loss");
+    assert!(StoredMutexGuard::lease(&guard).is_valid(), "it has not heard of the loss");
     let Err(CommitError::Lost { value: 6, .. }) = guard.commit().await else { panic!() };
     assert_eq!(pair.kept().await, None);
     *successor = 7;
@@ -127,7 +130,7 @@ async fn a_refused_value_comes_back_with_the_guard() {
     assert!(matches!(guard.save().await, Err(SaveError::Refused(_))));
     let Err(CommitError::Refused { guard, source }) = guard.commit().await else { panic!() };
     assert_eq!(source.kind(), ErrorKind::Denied);
-    assert!(guard.is_valid() && there.try_lock().await.is_err());
+    assert!(StoredMutexGuard::lease(&guard).is_valid() && there.try_lock().await.is_err());
     pair.ours.faults().heal();
     guard.commit().await.unwrap();
     assert_eq!(*there.lock().await.unwrap(), 9);

@@ -7,7 +7,7 @@ use lock_core::memory::MemoryBackend;
 use lock_core::{
     Acquire, Attempt, Backend, Claim, FencingToken, Hint, Key, OwnerToken, Ttl, Watch,
 };
-use lock_sync::{Handoff, Mutex};
+use lock_sync::{Handoff, Mutex, MutexGuard};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
@@ -22,7 +22,7 @@ fn taker(who: &'static str, mutex: &Arc<Mutex<u32>>, rounds: u32, book: &Book) -
     tokio::spawn(async move {
         for _ in 0..rounds {
             let guard = mutex.lock().await.unwrap();
-            book.lock().unwrap().push((who, guard.fencing_token()));
+            book.lock().unwrap().push((who, MutexGuard::lease(&guard).fencing_token()));
             yield_now().await;
         }
     })
@@ -166,7 +166,7 @@ async fn wait_after<G>(mutex: &Mutex<u32>, guard: G, act: impl FnOnce()) -> Dura
     act();
     drop(guard);
     let begin = Instant::now();
-    assert!(waiting.await.unwrap().is_valid());
+    assert!(MutexGuard::lease(&waiting.await.unwrap()).is_valid());
     begin.elapsed()
 }
 
@@ -226,9 +226,9 @@ async fn a_grant_that_was_not_made_lets_nobody_in() {
         sleep(Duration::from_millis(50)).await;
         assert!(poll_once(waiting.as_mut()).await.is_pending());
     }
-    assert!(guard.is_valid());
+    assert!(MutexGuard::lease(&guard).is_valid());
     drop(guard);
-    assert!(waiting.await.unwrap().is_valid());
+    assert!(MutexGuard::lease(&waiting.await.unwrap()).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,7 +253,7 @@ async fn a_waiter_that_leaves_in_its_turn_passes_it_on() {
     // It has been granted, and the future was not polled since.
     drop(first);
     let begin = Instant::now();
-    assert!(second.await.unwrap().is_valid());
+    assert!(MutexGuard::lease(&second.await.unwrap()).is_valid());
     assert!(begin.elapsed() < Duration::from_millis(100));
 }
 
@@ -293,9 +293,13 @@ async fn without_renewal_nobody_gets_the_rest_of_a_lease() {
             let mutex = Arc::clone(&mutex);
             tokio::spawn(async move {
                 let guard = mutex.lock().await.unwrap();
-                assert!(guard.remaining() >= ttl / 3, "{:?}", guard.remaining());
+                assert!(
+                    MutexGuard::lease(&guard).remaining() >= ttl / 3,
+                    "{:?}",
+                    MutexGuard::lease(&guard).remaining()
+                );
                 sleep(Duration::from_millis(700)).await;
-                assert!(guard.is_valid());
+                assert!(MutexGuard::lease(&guard).is_valid());
             })
         })
         .collect();
@@ -335,7 +339,7 @@ async fn whoever_awaits_the_release_knows_that_the_store_has_the_lock() {
     for _ in 0..20 {
         pair.all_released().await;
         drop(here.lock().await.unwrap());
-        here.lock().await.unwrap().release().await.unwrap();
+        MutexGuard::release(here.lock().await.unwrap()).await.unwrap();
         drop(there.try_lock().await.unwrap());
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, Clock, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 
-use super::super::lease::Lease;
+use super::super::validity::Validity;
 use super::Ticket;
 use super::facts::{Asking, Change};
 use super::writing::Writing;
@@ -30,7 +30,7 @@ pub(super) const SOON: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Leased {
     pub(super) claim: Claim,
-    pub(super) lease: Arc<Lease>,
+    pub(super) lease: Arc<Validity>,
     pub(super) stage: Stage,
     pub(super) tokens: Tokens,
     /// How many holders the lease has had.
@@ -131,13 +131,13 @@ impl Leased {
             writing: None,
             written: None,
         };
-        Self::in_memory_of(former, Lease::new(clock, grant.valid_until), new)
+        Self::in_memory_of(former, Validity::new(clock, grant.valid_until), new)
     }
 
     fn in_memory_of(
         former: Option<Box<Self>>,
-        lease: Lease,
-        new: impl FnOnce(Arc<Lease>, Holds) -> Self,
+        lease: Validity,
+        new: impl FnOnce(Arc<Validity>, Holds) -> Self,
     ) -> Box<Self> {
         let Some(mut former) = former else {
             return Box::new(new(Arc::new(lease), Holds::default()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Acquire, Claim, Convert, Error, Instant, Renew};
 
-use super::super::lease::Lease;
+use super::super::validity::Validity;
 use crate::error::LeaseLost;
 
 /// A request to the store. The shell reports the answer of each, except of `Forget` and `Unwatch`.
@@ -47,7 +47,7 @@ pub(in super::super) struct Pass<W> {
     pub(in super::super) dropped: Vec<W>,
     /// The errors to be dropped.
     pub(in super::super) errors: Vec<Arc<Error>>,
-    lost: Vec<(Arc<Lease>, LeaseLost)>,
+    lost: Vec<(Arc<Validity>, LeaseLost)>,
     /// The request for a lease, which the caller may send itself. Most passes ask for nothing else, and so allocate
     /// nothing.
     pub(super) attempt: Option<Acquire>,
@@ -67,7 +67,7 @@ impl<W> Pass<W> {
         }
     }
 
-    pub(super) fn lose(&mut self, lease: Arc<Lease>, loss: LeaseLost) {
+    pub(super) fn lose(&mut self, lease: Arc<Validity>, loss: LeaseLost) {
         self.lost.push((lease, loss));
     }
 

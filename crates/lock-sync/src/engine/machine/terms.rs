@@ -6,9 +6,9 @@ use std::time::Duration;
 use lock_core::{Acquire, Error, Instant, Ttl};
 
 use crate::engine::holds::HoldId;
-use crate::engine::lease::Lease;
 use crate::engine::queue::WaiterId;
-use crate::error::LeaseLost;
+use crate::engine::validity::Validity;
+use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 
 /// How the locks of one [`Locks`](crate::Locks) behave.
@@ -32,13 +32,35 @@ pub(crate) struct Manner {
 }
 
 /// The outcome of a waiter that has become a holder. The guard carries it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ticket {
     pub(crate) hold: HoldId,
-    pub(crate) lease: Arc<Lease>,
+    pub(crate) lease: Arc<Validity>,
     pub(crate) token: lock_core::FencingToken,
     /// The end of the maximum hold.
     pub(crate) hold_until: Instant,
+}
+
+impl Ticket {
+    /// The instant at which the hold ends unless the lease is renewed.
+    pub(crate) fn valid_until(&self) -> Instant {
+        self.lease.deadline().min(self.hold_until)
+    }
+
+    /// Whether the hold has its lease now, as far as the clock and the machine know.
+    pub(crate) fn check(&self) -> Result<(), LeaseLost> {
+        let now = self.lease.now();
+        if self.lease.is_valid(now) && now < self.hold_until {
+            return Ok(());
+        }
+        // The machine may not have noticed yet.
+        let unnoticed = if self.hold_until <= self.lease.deadline() {
+            LossReason::HeldTooLong
+        } else {
+            LossReason::Expired
+        };
+        Err(self.lease.loss(self.hold.serial()).unwrap_or(LeaseLost::new(unnoticed)))
+    }
 }
 
 /// Why a waiter got no ticket.

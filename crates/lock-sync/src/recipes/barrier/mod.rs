@@ -38,11 +38,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, PermitBackend};
+use lock_core::{
+    Backend, Capability, Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, PermitBackend,
+};
 
 pub use error::BarrierError;
 
 use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
+use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
@@ -154,6 +157,7 @@ impl Barrier {
     where
         B: PermitBackend + CellBackend + ?Sized,
     {
+        locks.backend.require(Capability::Count)?;
         let barrier = Self {
             remote: RemoteCell::new(locks, &name)?,
             door: locks.bare_lock(derived(&name, "door")?)?,
@@ -246,7 +250,7 @@ impl Barrier {
             }
             drop(door);
             let mut watcher = self.remote.watcher(self.interval());
-            let mut lost = permit.lost();
+            let mut lost = Lease::of(&permit).lost();
             loop {
                 tokio::select! {
                     () = watcher.changed() => {}

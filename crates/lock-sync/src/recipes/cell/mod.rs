@@ -6,7 +6,9 @@ mod writing;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, Stored};
+use lock_core::{
+    Backend, Capability, Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, Stored,
+};
 
 pub(crate) use watcher::Watcher;
 pub(crate) use writing::Unwritten;
@@ -38,6 +40,7 @@ impl RemoteCell {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
+        locks.backend.require(Capability::Keep)?;
         Ok(Self { bare: locks.bare_lock(name)?, backend: Arc::new(Arc::clone(&locks.backend)) })
     }
 

@@ -4,11 +4,11 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use lock_core::{Cell, Error, FencingToken, Key};
+use lock_core::{Cell, Error};
 
 use crate::bare::Hold;
 use crate::error::{LeaseLost, ReleaseError};
-use crate::lease::lease_questions;
+use crate::lease::Lease;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
 /// The leadership of an [`Election`](crate::Election), and a lease on it.
@@ -22,8 +22,8 @@ use crate::recipes::cell::{RemoteCell, Unstored};
 ///
 /// # If the lease is lost
 ///
-/// Another candidate may lead. [`lost`](Self::lost) reports the loss as a future, and [`is_valid`](Self::is_valid) by
-/// the clock. [`while_held`](Self::while_held) ends the work of a leader with its term.
+/// Another candidate may lead. The [`Lease`] reports the loss as a future and by the clock.
+/// [`while_held`](Lease::while_held) ends the work of a leader with its term.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the leader resigns at once"]
 pub struct Leadership {
@@ -36,20 +36,11 @@ impl Leadership {
         Self { remote, hold }
     }
 
-    /// The name of the election.
-    pub fn key(&self) -> &Key {
-        self.hold.key()
+    /// A handle to the lease of this term, with the name of the election and the fencing token: see [`Lease`]. The
+    /// handle does not keep the leadership.
+    pub fn lease(&self) -> Lease {
+        Lease::of(&self.hold)
     }
-
-    /// The fencing token of this term. It is higher than the token of every earlier leader.
-    ///
-    /// Send the token with each write to the resource that the leader changes, and let the resource refuse lower
-    /// tokens: see [`FencingToken`].
-    pub fn fencing_token(&self) -> FencingToken {
-        self.hold.fencing_token()
-    }
-
-    lease_questions!("leadership", hold);
 
     /// Changes the value of the leader. Observers see the new value.
     ///
@@ -111,8 +102,8 @@ impl Leadership {
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leadership")
-            .field("key", self.key())
-            .field("fencing_token", &self.fencing_token())
+            .field("key", self.hold.key())
+            .field("fencing_token", &self.hold.fencing_token())
             .finish_non_exhaustive()
     }
 }

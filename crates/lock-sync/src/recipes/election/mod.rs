@@ -35,11 +35,11 @@ const ATTEMPTS: u32 = 3;
 /// *valid* leadership at a time. The driver renews the lease in the background while the leadership lives, and the
 /// leadership reports its loss. When a leader crashes, another candidate leads after the lease has ended. A leader that
 /// was stopped may not know yet that it has a successor. So it should send its
-/// [`fencing_token`](Leadership::fencing_token) with every change to the outside world. The token is higher for every
+/// [`fencing_token`](crate::Lease::fencing_token) with every change to the outside world. The token is higher for every
 /// later leader.
 ///
 /// Observers learn of a change a little late, and may take a former leader for the present one. Send requests to the
-/// leader that you have observed, and let that process check [`is_valid`](Leadership::is_valid) itself. Over a quorum,
+/// leader that you have observed, and let that process check [`is_valid`](crate::Lease::is_valid) itself. Over a quorum,
 /// some processes may see the value of a leader and others may not, until a majority has stored it. Then all see it.
 /// The value is a hint, and no process waits for it.
 ///
@@ -57,10 +57,10 @@ const ATTEMPTS: u32 = 3;
 /// let leadership = election.campaign("10.0.0.7:80").await?;
 /// let leader = election.leader().await?.ok_or("nobody leads")?;
 /// assert_eq!(leader.value, b"10.0.0.7:80");
-/// assert_eq!(leader.token, leadership.fencing_token());
+/// assert_eq!(leader.token, leadership.lease().fencing_token());
 ///
 /// // What only the leader may do, for as long as it is the leader:
-/// leadership.while_held(async { /* ... */ }).await?;
+/// leadership.lease().while_held(async { /* ... */ }).await?;
 ///
 /// leadership.resign().await?;
 /// assert_eq!(election.leader().await?, None);

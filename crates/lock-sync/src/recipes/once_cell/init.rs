@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use super::finding::{Entered, Seen};
 use super::{OnceCell, OnceCellError, SetError, decode};
 use crate::bare::{Denial, Hold, Limit, Wait};
+use crate::lease::Lease;
 
 impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// Returns the value. If neither this cell nor the store has one, initializes it with the result of `f`.
@@ -103,11 +104,13 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         let limit = self.limit();
         let done = match limit.bound(self.remote.bare(), self.enter(limit)).await {
             Ok(Entered::Late(value)) => return Ok(value),
-            Ok(Entered::Leader(hold, _turn)) => match hold.while_held(async { f().await }).await {
-                Ok(Ok(value)) => self.store(&hold, value).await,
-                Ok(Err(error)) => Err(OnceCellError::Init(error)),
-                Err(lost) => Err(OnceCellError::Lost(lost)),
-            },
+            Ok(Entered::Leader(hold, _turn)) => {
+                match Lease::of(&hold).while_held(async { f().await }).await {
+                    Ok(Ok(value)) => self.store(&hold, value).await,
+                    Ok(Err(error)) => Err(OnceCellError::Init(error)),
+                    Err(lost) => Err(OnceCellError::Lost(lost)),
+                }
+            }
             Err(error) => Err(error),
         };
         match done {

@@ -88,7 +88,7 @@ use search::Search;
 /// assert_eq!(printers.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
 ///
 /// one.release().await?;
-/// assert!(printers.acquire().await?.is_valid());
+/// assert!(printers.acquire().await?.lease().is_valid());
 /// # Ok(())
 /// # }
 /// ```

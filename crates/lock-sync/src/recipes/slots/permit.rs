@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::SlotSemaphore;
 use crate::bare::Hold;
+use crate::lease::Lease;
 
 /// A permit of a [`SlotSemaphore`], and a lease on its slot.
 ///
@@ -18,7 +19,7 @@ use crate::bare::Hold;
 /// # If the lease is lost
 ///
 /// This value still exists, but its slot has gone back to the semaphore, and another holder may have it.
-/// [`is_valid`](Self::is_valid) reports the loss by the clock, and [`lost`](Self::lost) as a future.
+/// Its [`Lease`] reports the loss by the clock and as a future.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the permit is given back at once"]
 pub struct SlotPermit<'a> {
@@ -65,39 +66,25 @@ macro_rules! permit_methods {
     ([$($generics:tt)*], $permit:ty, $name:literal) => {
         impl<$($generics)*> $permit {
             /// The number of the slot, from zero. No other holder has this slot while the permit is valid, so the
-            /// number can select one of several resources.
+            /// number can select one of several resources. The name of its lock, which the [`Lease`] has, is the name of
+            /// the semaphore, `#`, and the number of the slot.
             pub fn slot(&self) -> usize {
                 self.slot
             }
 
-            /// The name of the slot's lock: the name of the semaphore, `#`, and the number of the slot.
-            pub fn key(&self) -> &lock_core::Key {
-                self.hold.key()
-            }
-
-            /// The fencing token of this permit. It is higher than the token of every earlier holder of *this slot*.
-            ///
-            /// Each slot has tokens of its own, and tokens of two slots have no order. A resource that refuses
-            /// lower tokens must compare them by slot.
-            pub fn fencing_token(&self) -> lock_core::FencingToken {
-                self.hold.fencing_token()
-            }
-
-            crate::lease::lease_questions!("permit", hold);
-
-            crate::lease::lease_release!(
+            crate::guard::leased!(
                 "Gives the slot back, and waits until the store has confirmed it or the slot has gone to \
                  another task of this process.",
-                "the lease",
-                self => self.hold.release().await
+                (&self) => Lease::of(&self.hold),
+                (self) => self.hold.release().await
             );
         }
 
         impl<$($generics)*> fmt::Debug for $permit {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct($name)
-                    .field("key", self.key())
-                    .field("fencing_token", &self.fencing_token())
+                    .field("key", self.hold.key())
+                    .field("fencing_token", &self.hold.fencing_token())
                     .finish_non_exhaustive()
             }
         }

@@ -100,26 +100,12 @@ impl<T, C> StoredMutexGuard<T, C> {
         value
     }
 
-    // ---- The lease ----
-
-    /// The name of the lock.
-    pub fn key(&self) -> &Key {
-        self.hold.key()
-    }
-
-    /// The fencing token of this guard: the version that a commit or a save gives to the value, unless this guard has
-    /// saved before. Each [save](Self::save) after the first raises the token.
-    pub fn fencing_token(&self) -> FencingToken {
-        self.hold.fencing_token()
-    }
-
-    crate::lease::lease_questions!("guard", hold);
-    crate::lease::lease_release!(
+    crate::guard::leased!(
         "Discards the changes and releases the lock, and waits until the store has confirmed the release or another task \
          of this process has the lock.",
-        "the lease",
-        self => {
-            let Self { value, changes, hold, .. } = self;
+        (this: &Self) => crate::Lease::of(&this.hold),
+        (this: Self) => {
+            let Self { value, changes, hold, .. } = this;
             drop((value, changes));
             hold.release().await
         }

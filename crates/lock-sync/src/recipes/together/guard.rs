@@ -1,15 +1,12 @@
 //! The guard over several locks.
 
 use std::fmt;
-use std::future::Future;
-use std::time::Duration;
 
 use futures::future::join_all;
-use lock_core::{FencingToken, Instant, Key};
 
 use crate::bare::Hold;
-use crate::error::{LeaseLost, ReleaseError};
-use crate::lost::{Lost, WhileHeld};
+use crate::error::ReleaseError;
+use crate::lease::Lease;
 
 /// Several locks that are held together, with a lease on each. [`Locks::lock_all`](crate::Locks::lock_all) returns it.
 ///
@@ -37,74 +34,8 @@ impl AllGuard {
         Self { holds }
     }
 
-    /// The names of the locks, each once, in the order in which they are waited for.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Key> {
-        self.holds.iter().map(Hold::key)
-    }
-
-    /// The fencing token for writes to the resource that this lock protects. `None` if the guard does not hold the
-    /// lock.
-    ///
-    /// Every lock has a token of its own: see [`FencingToken`].
-    pub fn fencing_token(&self, key: &Key) -> Option<FencingToken> {
-        let at = self.holds.binary_search_by(|hold| hold.key().cmp(key));
-        at.ok().map(|at| self.holds[at].fencing_token())
-    }
-
-    /// The locks and their fencing tokens, in the order of [`keys`](Self::keys).
-    pub fn fencing_tokens(&self) -> impl ExactSizeIterator<Item = (&Key, FencingToken)> {
-        self.holds.iter().map(|hold| (hold.key(), hold.fencing_token()))
-    }
-
-    /// Whether all leases are held now, by the clock of this process.
-    ///
-    /// It does no I/O: see [`MutexGuard::is_valid`](crate::MutexGuard::is_valid). Once it has returned `false`, it
-    /// never returns `true` again.
-    pub fn is_valid(&self) -> bool {
-        self.check().is_ok()
-    }
-
-    /// Why a lease is lost, if one is.
-    ///
-    /// # Errors
-    ///
-    /// [`LeaseLost`], once [`is_valid`](Self::is_valid) is `false`.
-    pub fn check(&self) -> Result<(), LeaseLost> {
-        self.holds.iter().try_for_each(Hold::check)
-    }
-
-    /// The instant at which the first of the leases ends unless it is renewed, on the clock of the
-    /// backend.
-    pub fn valid_until(&self) -> Instant {
-        self.holds.iter().map(Hold::valid_until).min().unwrap_or(Instant::FAR_FUTURE)
-    }
-
-    /// How long all leases live on unless they are renewed; zero once one is lost.
-    pub fn remaining(&self) -> Duration {
-        self.holds.iter().map(Hold::remaining).min().unwrap_or(Duration::MAX)
-    }
-
-    /// A future that resolves when the first of the leases is lost.
-    ///
-    /// It borrows nothing and may outlive the guard. It never resolves if the guard is dropped or
-    /// released first.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect. A lease that is lost stays lost.
-    pub fn lost(&self) -> Lost {
-        Lost::first_of(self.holds.iter().map(Hold::lost).collect())
-    }
-
-    /// Runs a future for as long as all leases are held.
-    ///
-    /// # Errors
-    ///
-    /// [`LeaseLost`] if a lease is lost before the future has completed. The future is then dropped.
-    ///
-    /// # Cancel safety
-    ///
-    /// As `work`.
+    /// A handle to the leases of all locks. It is valid as long as all of them are, and has the fencing token of each
+    /// lock: see [`Lease`].
     ///
     /// # Examples
     ///
@@ -115,13 +46,13 @@ impl AllGuard {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let guard = locks.lock_all(["shelf", "till"]).await?;
-    /// let sold = guard.while_held(async { /* ... */ 3 }).await?;
+    /// let sold = guard.lease().while_held(async { /* ... */ 3 }).await?;
     /// assert_eq!(sold, 3);
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
-        WhileHeld::new(work, self.lost(), || self.check()).await
+    pub fn lease(&self) -> Lease {
+        Lease::of_all(self.holds.first().map(Hold::key), self.holds.iter())
     }
 
     /// Releases all of the locks. For each lock it waits until the store has confirmed the release or another
@@ -137,7 +68,7 @@ impl AllGuard {
     ///
     /// # Errors
     ///
-    /// The error is that of the first lock, in the order of [`keys`](Self::keys), whose release failed:
+    /// The error is that of the first lock, in the order of their names, whose release failed:
     ///
     /// - [`ReleaseError::Lost`] if the lease had ended before;
     /// - [`ReleaseError::Backend`] if the store did not confirm the release. If another attempt can succeed, the
@@ -150,6 +81,8 @@ impl AllGuard {
 
 impl fmt::Debug for AllGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.fencing_tokens()).finish()
+        f.debug_map()
+            .entries(self.holds.iter().map(|hold| (hold.key(), hold.fencing_token())))
+            .finish()
     }
 }

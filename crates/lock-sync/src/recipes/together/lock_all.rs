@@ -10,6 +10,7 @@ use tokio::task::coop::poll_proceed;
 use super::AllGuard;
 use crate::bare::{Acquiring, BareLock, Bell, Denial, Gathering, Hold, Limit, Wait, unanswered};
 use crate::error::{LockError, TryLockError};
+use crate::lease::Lease;
 use crate::lost::Lost;
 use crate::waits::future;
 
@@ -159,7 +160,7 @@ impl Climbing {
         if self.on_driver {
             next.on_driver();
         }
-        let lost = Lost::first_of(held.iter().map(Hold::lost).collect());
+        let lost = Lease::of_all(None, held.iter()).lost();
         self.state = State::InOrder(Rungs { held, next, lost });
     }
 }

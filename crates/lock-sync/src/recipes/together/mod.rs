@@ -71,7 +71,7 @@ impl<B: ?Sized> Locks<B> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// // Two transfers between these accounts cannot deadlock, whatever their direction.
     /// let guard = locks.lock_all(["account/7", "account/3"]).await?;
-    /// for (key, token) in guard.fencing_tokens() {
+    /// for (key, token) in guard.lease().fencing_tokens() {
     ///     println!("{key} may be written with {token}");
     /// }
     /// guard.release().await?;
@@ -184,7 +184,7 @@ impl<B: ?Sized> Locks<B> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let guard = locks.blocking_lock_all(["a", "b"])?;
-    /// assert!(guard.is_valid());
+    /// assert!(guard.lease().is_valid());
     /// # Ok(())
     /// # }
     /// ```

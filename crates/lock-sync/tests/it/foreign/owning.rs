@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 
 use futures::executor::block_on;
 use lock_core::memory::MemoryBackend;
-use lock_sync::{Locks, Owner};
+use lock_sync::{Locks, OwnedMutexGuard, Owner};
 
 use super::{in_time, poll, poll_into_line, until};
 use crate::support::Pair;
@@ -124,7 +124,8 @@ fn barrier(locks: &Locks<MemoryBackend>) -> Scene {
 fn a_loss(locks: &Locks<MemoryBackend>) -> Scene {
     let mutex = Arc::new(locks.mutex("it", ()).unwrap());
     let guard = block_on(mutex.lock_owned()).unwrap();
-    let (fellow, lost) = (fellow(guard.lost()), guard.lost());
+    let (fellow, lost) =
+        (fellow(OwnedMutexGuard::lease(&guard).lost()), OwnedMutexGuard::lease(&guard).lost());
     Scene { ends: false, ..Scene::new((guard, fellow), lost) }
 }
 

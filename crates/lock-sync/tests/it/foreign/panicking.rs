@@ -1,5 +1,6 @@
 //! Wakers that panic. They stop no other waker, and no drop panics because of them.
 
+use lock_sync::OwnedMutexGuard;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ fn a_shutdown_wakes_all_waiters() {
         let flag = park(&mut one, &mut two);
         block_on(pair.here.shutdown());
         assert!(flag.is_up());
-        assert!(guard.is_valid());
+        assert!(OwnedMutexGuard::lease(&guard).is_valid());
     });
 }
 
@@ -111,11 +112,14 @@ fn a_loss_wakes_all_who_wait_for_it() {
         let pair = Pair::threaded();
         let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
         let guard = block_on(mutex.lock_owned()).unwrap();
-        let (mut one, mut two) = (Box::pin(guard.lost()), Box::pin(guard.lost()));
+        let (mut one, mut two) = (
+            Box::pin(OwnedMutexGuard::lease(&guard).lost()),
+            Box::pin(OwnedMutexGuard::lease(&guard).lost()),
+        );
         let flag = park(&mut one, &mut two);
         block_on(pair.there.force_release("it")).unwrap();
         // The guard learns of it from a hint or with its next renewal.
-        until("it is known", || !guard.is_valid());
+        until("it is known", || !OwnedMutexGuard::lease(&guard).is_valid());
         until("the second is woken", || flag.is_up());
         assert!(matches!(poll(&mut two, Waker::noop()), Poll::Ready(_)));
     });

@@ -84,8 +84,8 @@ impl<'a> Held<'a> {
 async fn all_free(pair: &Pair, here: &RwLock<u32>, there: &RwLock<u32>, name: &str) {
     pair.all_released().await;
     assert!(!here.is_held() && !there.is_held(), "{name}");
-    soon(there.write()).await.unwrap().release().await.unwrap();
-    soon(here.write()).await.unwrap().release().await.unwrap();
+    RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
+    RwLockWriteGuard::release(soon(here.write()).await.unwrap()).await.unwrap();
 }
 
 /// Drops each future after its k-th poll, for every k, while others come and go.
@@ -161,7 +161,7 @@ async fn an_upgrade_dropped_while_its_request_or_the_answer_is_under_way() {
         let reading = here.upgradable_read().await.unwrap();
         // So that the lease is upgradable, and not exclusive.
         let beside = there.read().await.unwrap();
-        beside.release().await.unwrap();
+        RwLockReadGuard::release(beside).await.unwrap();
         let acquires = pair.ours.faults().on(Verb::Acquire);
         let gate = if answer { acquires.hold_replies() } else { acquires.hold_requests() };
         let mut upgrade = Box::pin(reading.upgrade());
@@ -198,7 +198,7 @@ async fn a_release_goes_on_without_its_future() {
     let there = pair.there.rwlock("it", 0).unwrap();
     let reading = here.read().await.unwrap();
     let _gate = pair.ours.faults().on(Verb::Release).hold_requests();
-    let mut releasing = Box::pin(reading.release());
+    let mut releasing = Box::pin(RwLockReadGuard::release(reading));
     assert!(poll_once(releasing.as_mut()).await.is_pending());
     drop(releasing);
     assert_eq!(pair.store.live_leases(), 1);

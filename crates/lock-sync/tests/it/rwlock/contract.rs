@@ -4,7 +4,7 @@ use std::error::Error;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lock_sync::{LockError, RwLock, TryLockError, UpgradeError};
+use lock_sync::{LockError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, UpgradeError};
 
 use crate::support::{Pair, assert_refuses_to_block};
 
@@ -194,9 +194,9 @@ fn a_guard_is_released_and_watched_on_any_thread() {
     let pair = Pair::threaded();
     let lock = pair.here.rwlock("other", 0_u8).unwrap();
     let reading = lock.blocking_read().unwrap();
-    assert!(of(&reading.release()).is_send());
+    assert!(of(&RwLockReadGuard::release(reading)).is_send());
     let writing = lock.blocking_write().unwrap();
-    assert!(of(&writing.while_held(std::future::ready(()))).is_sync());
+    assert!(of(&RwLockWriteGuard::lease(&writing).while_held(std::future::ready(()))).is_sync());
 }
 
 /// Guards are as covariant as tokio's.

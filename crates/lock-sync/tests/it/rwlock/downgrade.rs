@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use lock_core::memory::Verb;
-use lock_sync::{OwnedRwLockWriteGuard, RwLockWriteGuard};
+use lock_sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{SOON, begin, rwlocks, soon, still_waits};
 use crate::support::{Pair, eventually};
@@ -37,12 +37,12 @@ async fn it_waits_for_no_answer_and_leaks_nothing() {
     let writing = here.write().await.unwrap();
     let gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
     let reading = writing.downgrade();
-    assert!(reading.is_valid());
+    assert!(RwLockReadGuard::lease(&reading).is_valid());
     // Given up before the store has received the downgrade.
     drop(reading);
     drop(gate);
     pair.ours.faults().heal();
-    soon(there.write()).await.unwrap().release().await.unwrap();
+    RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
     pair.all_released().await;
 }
 
@@ -82,7 +82,7 @@ async fn owned_guards_do_the_same() {
 
     let reading = soon(write()).await.unwrap().downgrade();
     assert!(soon(there.read()).await.is_ok() && there.try_write().await.is_err());
-    reading.release().await.unwrap();
+    OwnedRwLockReadGuard::release(reading).await.unwrap();
 
     let refused =
         OwnedRwLockWriteGuard::try_downgrade_map(soon(write()).await.unwrap(), |_| None::<&u32>);
@@ -92,11 +92,11 @@ async fn owned_guards_do_the_same() {
         panic!("there is something to map to")
     };
     assert!(soon(there.read()).await.is_ok());
-    reading.release().await.unwrap();
+    OwnedRwLockReadGuard::release(reading).await.unwrap();
 
     let reading = OwnedRwLockWriteGuard::downgrade_map(soon(write()).await.unwrap(), |value| value);
     assert!(soon(there.read()).await.is_ok());
-    reading.release().await.unwrap();
+    OwnedRwLockReadGuard::release(reading).await.unwrap();
     pair.all_released().await;
 }
 
@@ -116,7 +116,7 @@ async fn a_closure_that_panics_leaks_nothing() {
     for narrow in panics {
         let guard = soon(here.write()).await.unwrap();
         assert!(catch_unwind(AssertUnwindSafe(|| narrow(guard))).is_err());
-        soon(there.write()).await.unwrap().release().await.unwrap();
+        RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
     }
     let guard = soon(here.read()).await.unwrap();
     let narrowing = || lock_sync::RwLockReadGuard::map(guard, |_| -> &u32 { panic!("at last") });
@@ -131,9 +131,9 @@ async fn what_was_lost_stays_lost() {
     let (here, there) = rwlocks(&pair);
     let writing = here.write().await.unwrap();
     pair.store.forget();
-    writing.lost().await;
+    RwLockWriteGuard::lease(&writing).lost().await;
     let reading = writing.downgrade();
-    assert!(!reading.is_valid());
+    assert!(!RwLockReadGuard::lease(&reading).is_valid());
     assert!(there.try_write().await.is_ok(), "and nothing was asked of the store");
     drop(reading);
     eventually("all is quiet", || pair.store.live_leases() == 0).await;

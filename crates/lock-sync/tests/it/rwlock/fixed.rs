@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{Fixed, InspectBackend, Kind};
-use lock_sync::{Handoff, Locks, RwLock, TryLockError};
+use lock_sync::{Handoff, Locks, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use tokio::runtime::Handle;
 
 use super::{begin, soon, still_waits};
@@ -53,7 +53,11 @@ async fn a_downgrade_admits_the_readers_of_this_process_under_the_exclusive_leas
         let later = soon(world.here.read()).await.unwrap();
         assert_eq!((*reading, *waited, *later), (1, 1, 1));
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(reading.is_valid() && waited.is_valid() && later.is_valid());
+        assert!(
+            RwLockReadGuard::lease(&reading).is_valid()
+                && RwLockReadGuard::lease(&waited).is_valid()
+                && RwLockReadGuard::lease(&later).is_valid()
+        );
         assert_eq!(world.kinds().await, [Kind::Exclusive]);
         drop((reading, waited, later));
         world.all_released().await;
@@ -64,7 +68,7 @@ async fn a_downgrade_admits_the_readers_of_this_process_under_the_exclusive_leas
 async fn no_other_process_enters_until_the_last_reader_has_gone() {
     let world = World::new(Handoff::default());
     let writing = world.here.write().await.unwrap();
-    let token = writing.fencing_token();
+    let token = RwLockWriteGuard::lease(&writing).fencing_token();
     let mut local = Box::pin(world.here.read());
     begin(local.as_mut()).await;
     let (mut reader, mut writer) = (Box::pin(world.there.read()), Box::pin(world.there.write()));
@@ -87,7 +91,7 @@ async fn no_other_process_enters_until_the_last_reader_has_gone() {
 
     drop(local);
     let remote = soon(reader).await.unwrap();
-    assert!(remote.fencing_token() > token);
+    assert!(RwLockReadGuard::lease(&remote).fencing_token() > token);
     still_waits(writer.as_mut()).await;
     drop(remote);
     let others = async { tokio::join!(async { drop(writer.await) }, async { drop(late.await) }) };

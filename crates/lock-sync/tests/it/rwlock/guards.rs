@@ -16,15 +16,15 @@ async fn guards_narrow_and_keep_the_lease() {
     let lock = pair.here.rwlock("it", ((1, 2), Some("x"))).unwrap();
     {
         let guard = lock.write().await.unwrap();
-        let token = guard.fencing_token();
+        let token = RwLockWriteGuard::lease(&guard).fencing_token();
         let mut inner = RwLockWriteGuard::map(guard, |data| &mut data.0);
         inner.1 = 5;
         let first = RwLockMappedWriteGuard::map(inner, |pair| &mut pair.0);
-        assert_eq!((*first, first.fencing_token()), (1, token));
+        assert_eq!((*first, RwLockMappedWriteGuard::lease(&first).fencing_token()), (1, token));
         let Err(first) = RwLockMappedWriteGuard::try_map(first, |_| None::<&mut u8>) else {
             panic!("there is nothing to map to");
         };
-        first.release().await.unwrap();
+        RwLockMappedWriteGuard::release(first).await.unwrap();
     }
     {
         let Err(guard) =
@@ -41,15 +41,15 @@ async fn guards_narrow_and_keep_the_lease() {
         whole.0.0 = 3;
     }
     let guard = lock.read().await.unwrap();
-    let token = guard.fencing_token();
+    let token = RwLockReadGuard::lease(&guard).fencing_token();
     assert_eq!(guard.0, (3, 5));
     let inner = RwLockReadGuard::map(guard, |data| &data.1);
     let Err(inner) = RwLockReadGuard::try_map(inner, |_| None::<&u8>) else {
         panic!("there is nothing to map to");
     };
     let Ok(text) = RwLockReadGuard::try_map(inner, Option::as_ref) else { panic!("it is there") };
-    assert_eq!((*text, text.fencing_token()), ("x", token));
-    text.release().await.unwrap();
+    assert_eq!((*text, RwLockReadGuard::lease(&text).fencing_token()), ("x", token));
+    RwLockReadGuard::release(text).await.unwrap();
     pair.all_released().await;
 }
 
@@ -76,7 +76,7 @@ async fn owned_guards_narrow_and_know_their_lock() {
         };
         let mut whole = OwnedRwLockWriteGuard::into_mapped(guard);
         whole.0 = 2;
-        tokio::spawn(whole.release()).await.unwrap().unwrap();
+        tokio::spawn(OwnedRwLockMappedWriteGuard::release(whole)).await.unwrap().unwrap();
     }
     readers_narrow(&lock).await;
     let guard = Arc::clone(&lock).upgradable_read_owned().await.unwrap();
@@ -142,10 +142,10 @@ async fn a_lock_knows_whether_it_is_held_here() {
     for _ in 0..2 {
         let reading = soon(here.read()).await.unwrap();
         assert!(here.is_held() && !there.is_held());
-        reading.release().await.unwrap();
+        RwLockReadGuard::release(reading).await.unwrap();
         let writing = soon(here.write()).await.unwrap();
         assert!(here.is_held() && !there.is_held());
-        writing.release().await.unwrap();
+        RwLockWriteGuard::release(writing).await.unwrap();
         assert!(!here.is_held() && !here.is_cached());
     }
 }
@@ -203,9 +203,9 @@ fn plain_threads_read_and_write() {
         let writer = scope.spawn(|| {
             let mut guard = there.blocking_write().unwrap();
             *guard += 1;
-            guard.fencing_token()
+            RwLockWriteGuard::lease(&guard).fencing_token()
         });
-        let token = reading.fencing_token();
+        let token = OwnedRwLockReadGuard::lease(&reading).fencing_token();
         drop(reading);
         assert!(writer.join().unwrap() > token);
     });

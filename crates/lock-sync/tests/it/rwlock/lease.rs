@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use lock_core::memory::Verb;
-use lock_sync::{LockError, LossReason, ReleaseError};
+use lock_sync::{
+    LockError, LossReason, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
+    RwLockWriteGuard,
+};
 use tokio::time::{Instant, sleep};
 
 use super::{begin, rwlocks, soon, still_waits};
@@ -24,7 +27,7 @@ async fn many_readers_renew_one_lease() {
         readers.push(here.read().await.unwrap());
     }
     sleep(TTL * 10).await;
-    assert!(readers.iter().all(|guard| guard.is_valid()));
+    assert!(readers.iter().all(|guard| RwLockReadGuard::lease(guard).is_valid()));
     assert!(there.try_write().await.is_err());
     let renewals = pair.ours.stats().renewals;
     assert!((25..=40).contains(&renewals), "one every third of the ttl: {renewals}");
@@ -39,9 +42,9 @@ async fn readers_share_for_as_long_as_nobody_else_wants_it() {
     let first = here.read().await.unwrap();
     for _ in 0..20 {
         sleep(TTL / 2).await;
-        assert!(here.read().await.unwrap().is_valid());
+        assert!(RwLockReadGuard::lease(&here.read().await.unwrap()).is_valid());
     }
-    assert!(first.is_valid());
+    assert!(RwLockReadGuard::lease(&first).is_valid());
     assert_eq!(pair.store.live_leases(), 1);
     let stats = pair.ours.stats();
     assert!(stats.acquires <= 2, "one to have it, perhaps one to hear who wants it: {stats:?}");
@@ -59,18 +62,20 @@ async fn a_writer_and_those_after_it_outlive_the_ttl() {
     let (here, there) = rwlocks(&pair);
     let writing = here.write().await.unwrap();
     sleep(TTL * 3).await;
-    assert!(writing.is_valid() && there.try_read().await.is_err());
+    assert!(RwLockWriteGuard::lease(&writing).is_valid() && there.try_read().await.is_err());
     let reading = writing.downgrade_to_upgradable();
     sleep(TTL * 3).await;
-    assert!(reading.is_valid() && there.try_write().await.is_err());
+    assert!(
+        RwLockUpgradableReadGuard::lease(&reading).is_valid() && there.try_write().await.is_err()
+    );
     assert!(soon(there.read()).await.is_ok());
     let writing = soon(reading.upgrade()).await.unwrap();
     sleep(TTL * 3).await;
-    assert!(writing.is_valid() && there.try_read().await.is_err());
+    assert!(RwLockWriteGuard::lease(&writing).is_valid() && there.try_read().await.is_err());
     let reading = writing.downgrade();
     sleep(TTL * 3).await;
-    assert!(reading.is_valid() && there.try_write().await.is_err());
-    reading.release().await.unwrap();
+    assert!(RwLockReadGuard::lease(&reading).is_valid() && there.try_write().await.is_err());
+    RwLockReadGuard::release(reading).await.unwrap();
     assert!(there.try_write().await.is_ok());
 }
 
@@ -82,15 +87,16 @@ async fn a_lease_that_is_lost_is_lost_to_every_reader() {
     for _ in 0..5 {
         readers.push(here.read().await.unwrap());
     }
-    let lost: Vec<_> = readers.iter().map(|guard| guard.lost()).collect();
+    let lost: Vec<_> = readers.iter().map(|guard| RwLockReadGuard::lease(guard).lost()).collect();
     pair.store.forget();
     for lost in futures::future::join_all(lost).await {
         assert_eq!(lost.reason(), LossReason::Revoked);
     }
-    assert!(readers.iter().all(|guard| !guard.is_valid() && guard.remaining().is_zero()));
+    assert!(readers.iter().all(|guard| !RwLockReadGuard::lease(guard).is_valid()
+        && RwLockReadGuard::lease(guard).remaining().is_zero()));
     assert!(there.try_write().await.is_ok());
     for reader in readers {
-        assert!(matches!(reader.release().await, Err(ReleaseError::Lost(_))));
+        assert!(matches!(RwLockReadGuard::release(reader).await, Err(ReleaseError::Lost(_))));
     }
     assert!(soon(here.write()).await.is_ok());
 }
@@ -101,7 +107,7 @@ async fn a_writer_here_waits_for_the_data_of_lost_readers() {
     let (here, there) = rwlocks(&pair);
     let lost = [here.read().await.unwrap(), here.read().await.unwrap()];
     pair.store.forget();
-    lost[1].lost().await;
+    RwLockReadGuard::lease(&lost[1]).lost().await;
     // The lock is free, the data is not: a `&mut` to it must not exist beside a `&`.
     assert!(there.try_write().await.is_ok());
     let mut writing = Box::pin(here.write());
@@ -112,7 +118,7 @@ async fn a_writer_here_waits_for_the_data_of_lost_readers() {
     drop(first);
     still_waits(writing.as_mut()).await;
     drop(second);
-    assert!(soon(writing).await.unwrap().is_valid());
+    assert!(RwLockWriteGuard::lease(&soon(writing).await.unwrap()).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,12 +127,17 @@ async fn a_reader_here_need_not_wait_for_the_data_of_lost_readers() {
     let (here, _) = rwlocks(&pair);
     let lost = here.read().await.unwrap();
     pair.store.forget();
-    lost.lost().await;
+    RwLockReadGuard::lease(&lost).lost().await;
     let reading = soon(here.read()).await.unwrap();
-    assert!(reading.is_valid() && !lost.is_valid());
-    assert!(reading.fencing_token() > lost.fencing_token());
+    assert!(
+        RwLockReadGuard::lease(&reading).is_valid() && !RwLockReadGuard::lease(&lost).is_valid()
+    );
+    assert!(
+        RwLockReadGuard::lease(&reading).fencing_token()
+            > RwLockReadGuard::lease(&lost).fencing_token()
+    );
     drop(lost);
-    assert!(reading.is_valid(), "it is another lease");
+    assert!(RwLockReadGuard::lease(&reading).is_valid(), "it is another lease");
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +146,7 @@ async fn a_reader_here_waits_for_the_data_of_a_lost_writer() {
     let (here, there) = rwlocks(&pair);
     let mut lost = here.write().await.unwrap();
     pair.store.forget();
-    lost.lost().await;
+    RwLockWriteGuard::lease(&lost).lost().await;
     assert!(there.try_read().await.is_ok());
     let mut reading = Box::pin(here.read());
     begin(reading.as_mut()).await;
@@ -154,7 +165,10 @@ async fn out_of_reach_readers_are_lost_before_the_store_gives_the_lock_away() {
     let begin = Instant::now();
     pair.ours.faults().cut();
     let mut writing = Box::pin(there.write());
-    let (mut first, mut second) = (Box::pin(readers[0].lost()), Box::pin(readers[1].lost()));
+    let (mut first, mut second) = (
+        Box::pin(RwLockReadGuard::lease(&readers[0]).lost()),
+        Box::pin(RwLockReadGuard::lease(&readers[1]).lost()),
+    );
     let both = async { (first.as_mut().await, second.as_mut().await) };
     tokio::select! {
         biased;
@@ -175,9 +189,9 @@ async fn each_reader_has_a_cap_of_its_own() {
     let first = here.read().await.unwrap();
     sleep(cap / 2).await;
     let second = here.read().await.unwrap();
-    assert_eq!(first.lost().await.reason(), LossReason::HeldTooLong);
-    assert!(second.is_valid() && there.try_write().await.is_err());
-    assert_eq!(second.lost().await.reason(), LossReason::HeldTooLong);
+    assert_eq!(RwLockReadGuard::lease(&first).lost().await.reason(), LossReason::HeldTooLong);
+    assert!(RwLockReadGuard::lease(&second).is_valid() && there.try_write().await.is_err());
+    assert_eq!(RwLockReadGuard::lease(&second).lost().await.reason(), LossReason::HeldTooLong);
     assert!(soon(there.write()).await.is_ok());
 }
 
@@ -192,7 +206,7 @@ async fn reading_what_is_kept_costs_no_request() {
     let before = pair.ours.stats();
     for _ in 0..100 {
         let guard = lock.read().await.unwrap();
-        assert!(lock.is_held() && guard.is_valid());
+        assert!(lock.is_held() && RwLockReadGuard::lease(&guard).is_valid());
     }
     let since = pair.ours.stats().since(before);
     assert_eq!((since.acquires, since.releases), (0, 0));
@@ -223,17 +237,18 @@ async fn work_ends_with_the_lease() {
     let pair = short();
     let (here, _) = rwlocks(&pair);
     let reading = here.read().await.unwrap();
-    assert_eq!(reading.scope(async |value| *value).await, Ok(0));
+    assert_eq!(RwLockReadGuard::lease(&reading).while_held(async { *reading }).await, Ok(0));
     let mut writing = {
         drop(reading);
         soon(here.write()).await.unwrap()
     };
-    assert_eq!(writing.scope(async |value| std::mem::replace(value, 5)).await, Ok(0));
+    assert_eq!(RwLockWriteGuard::lease(&writing).while_held(async { *writing = 5 }).await, Ok(()));
     let reading = writing.downgrade();
     pair.store.forget();
-    let lost = reading.scope(async |_| std::future::pending::<()>().await).await.unwrap_err();
+    let lease = RwLockReadGuard::lease(&reading);
+    let lost = lease.while_held(std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(lost.reason(), LossReason::Revoked);
-    assert!(reading.while_held(std::future::ready(())).await.is_err());
+    assert!(lease.while_held(std::future::ready(())).await.is_err());
 }
 
 #[tokio::test]
@@ -242,8 +257,8 @@ async fn a_reader_that_is_released_waits_for_the_store_only_if_it_is_the_last() 
     let (here, there) = rwlocks(&pair);
     let (first, last) = (here.read().await.unwrap(), here.read().await.unwrap());
     let _gate = pair.ours.faults().on(Verb::Release).hold_requests();
-    soon(first.release()).await.unwrap();
-    let mut releasing = Box::pin(last.release());
+    soon(RwLockReadGuard::release(first)).await.unwrap();
+    let mut releasing = Box::pin(RwLockReadGuard::release(last));
     begin(releasing.as_mut()).await;
     pair.ours.faults().heal();
     soon(releasing).await.unwrap();
@@ -261,7 +276,7 @@ async fn a_shutdown_leaves_readers_be_and_ends_those_who_wait() {
     pair.here.shutdown().await;
     assert!(matches!(soon(waiting).await, Err(LockError::Closed)));
     assert!(here.try_read().await.is_err());
-    assert!(reading.is_valid());
+    assert!(RwLockUpgradableReadGuard::lease(&reading).is_valid());
     let error = soon(reading.upgrade()).await.unwrap_err();
     assert!(matches!(error.error(), LockError::Closed), "{error:?}");
     drop((error, remote));

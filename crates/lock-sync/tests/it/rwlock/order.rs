@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::{FutureExt, LocalBoxFuture, join_all};
 use lock_core::Ttl;
-use lock_sync::{LockError, LossReason};
+use lock_sync::{LockError, LossReason, RwLockReadGuard};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ async fn a_writer_that_gave_up_holds_back_nobody() {
     begin(later.as_mut()).await;
     drop(writing);
     drop(soon(later).await.unwrap());
-    assert!(reading.is_valid());
+    assert!(RwLockReadGuard::lease(&reading).is_valid());
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_writer_that_gave_up_lets_in_readers_of_other_processes() {
     still_waits(later.as_mut()).await;
     drop(writing);
     drop(soon(later).await.unwrap());
-    assert!(reading.is_valid());
+    assert!(RwLockReadGuard::lease(&reading).is_valid());
     drop(soon(here.read()).await.unwrap());
 }
 
@@ -101,7 +101,7 @@ async fn a_writer_that_died_waiting_holds_up_nobody_beyond_its_place() {
     let place = Ttl::new(TTL).unwrap().place().duration();
     let elapsed = begin.elapsed();
     assert!(elapsed <= place + Duration::from_millis(100), "{elapsed:?} of {place:?}");
-    assert!(reading.is_valid());
+    assert!(RwLockReadGuard::lease(&reading).is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,11 +114,11 @@ async fn a_reader_that_died_holds_up_nobody_beyond_its_lease() {
     pair.ours.faults().cut();
     let begin = Instant::now();
     let mut writing = Box::pin(there.write());
-    assert_eq!(dead.lost().await.reason(), LossReason::Expired);
+    assert_eq!(RwLockReadGuard::lease(&dead).lost().await.reason(), LossReason::Expired);
     tokio::time::sleep(TTL).await;
-    assert!(alive.is_valid(), "one reader's end is not another's");
+    assert!(RwLockReadGuard::lease(&alive).is_valid(), "one reader's end is not another's");
     still_waits(writing.as_mut()).await;
-    alive.release().await.unwrap();
+    RwLockReadGuard::release(alive).await.unwrap();
     drop(soon(writing).await.unwrap());
     assert!(begin.elapsed() < TTL * 3);
 }
@@ -175,7 +175,7 @@ async fn readers_in_line_enter_together() {
     }
     drop(writing);
     let guards = soon(join_all(readers)).await;
-    assert!(guards.iter().all(|guard| guard.as_ref().unwrap().is_valid()));
+    assert!(guards.iter().all(|guard| RwLockReadGuard::lease(guard.as_ref().unwrap()).is_valid()));
     assert_eq!(pair.store.live_leases(), 1);
 }
 
@@ -260,5 +260,5 @@ async fn a_wait_has_a_limit() {
     assert!(begin.elapsed() >= limit && begin.elapsed() < limit * 2);
     // It holds up no other waiter.
     drop(soon(there.read()).await.unwrap());
-    assert!(reading.is_valid());
+    assert!(RwLockReadGuard::lease(&reading).is_valid());
 }

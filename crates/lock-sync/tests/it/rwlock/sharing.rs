@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lock_sync::TryLockError;
+use lock_sync::{RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use tokio::task::yield_now;
 
 use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits};
@@ -20,7 +20,7 @@ async fn a_refusal_because_of_a_writer_here_costs_no_request() {
     assert!(matches!(here.try_upgradable_read().await, Err(TryLockError::WouldBlock)));
     assert_eq!(pair.ours.stats().acquires, asked);
     assert!(matches!(there.try_upgradable_read().await, Err(TryLockError::WouldBlock)));
-    writing.release().await.unwrap();
+    RwLockWriteGuard::release(writing).await.unwrap();
     pair.all_released().await;
 }
 
@@ -40,10 +40,10 @@ async fn readers_of_one_process_share_one_lease() {
     // The reader that took the lease may leave first: the lease ends with the last reader.
     let last = readers.pop().unwrap();
     drop(readers);
-    other.release().await.unwrap();
+    RwLockReadGuard::release(other).await.unwrap();
     assert_eq!(pair.store.live_leases(), 1);
-    assert!(last.is_valid() && there.try_write().await.is_err());
-    last.release().await.unwrap();
+    assert!(RwLockReadGuard::lease(&last).is_valid() && there.try_write().await.is_err());
+    RwLockReadGuard::release(last).await.unwrap();
     assert_eq!(pair.store.live_leases(), 0);
 }
 
@@ -59,14 +59,14 @@ async fn readers_stop_sharing_when_a_writer_waits_elsewhere() {
     begin(later.as_mut()).await;
     still_waits(later.as_mut()).await;
 
-    let token = reading.fencing_token();
+    let token = RwLockReadGuard::lease(&reading).fencing_token();
     drop(reading);
     let writing = soon(writing).await.unwrap();
-    assert!(writing.fencing_token() > token);
+    assert!(RwLockWriteGuard::lease(&writing).fencing_token() > token);
     still_waits(later.as_mut()).await;
-    let token = writing.fencing_token();
+    let token = RwLockWriteGuard::lease(&writing).fencing_token();
     drop(writing);
-    assert!(soon(later).await.unwrap().fencing_token() > token);
+    assert!(RwLockReadGuard::lease(&soon(later).await.unwrap()).fencing_token() > token);
 }
 
 /// There is a reader at every instant, and yet a writer of another process gets its turn.
@@ -95,7 +95,7 @@ async fn readers_that_never_cease_do_not_starve_a_writer_elsewhere() {
         .collect();
     eventually("they read", || here.is_held()).await;
     for _ in 0..20 {
-        soon(there.write()).await.unwrap().release().await.unwrap();
+        RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
     }
     done.store(1, Ordering::SeqCst);
     for reader in readers {

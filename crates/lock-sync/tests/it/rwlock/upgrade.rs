@@ -4,7 +4,10 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_sync::{LockError, LossReason, TryLockError};
+use lock_sync::{
+    LockError, LossReason, OwnedRwLockReadGuard, RwLockReadGuard, RwLockUpgradableReadGuard,
+    RwLockWriteGuard, TryLockError,
+};
 
 use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits, third};
 use crate::support::{Pair, poll_once};
@@ -54,7 +57,7 @@ async fn it_goes_before_writers_who_wait() {
     still_waits(remote.as_mut()).await;
     still_waits(local.as_mut()).await;
     drop(writing);
-    soon(remote).await.unwrap().release().await.unwrap();
+    RwLockWriteGuard::release(soon(remote).await.unwrap()).await.unwrap();
     drop(soon(local).await.unwrap());
 }
 
@@ -63,7 +66,7 @@ async fn when_it_takes_too_long_the_guard_is_given_back() {
     let pair = Pair::local();
     let (here, there) = rwlocks(&pair);
     let upgradable = here.upgradable_read().await.unwrap();
-    let token = upgradable.fencing_token();
+    let token = RwLockUpgradableReadGuard::lease(&upgradable).fencing_token();
     let reading = there.read().await.unwrap();
     let limit = Duration::from_secs(2);
     let begin = tokio::time::Instant::now();
@@ -74,8 +77,11 @@ async fn when_it_takes_too_long_the_guard_is_given_back() {
     assert!(error.source().is_some());
 
     let upgradable = error.into_guard();
-    assert!(upgradable.is_valid());
-    assert_eq!((*upgradable, upgradable.fencing_token()), (0, token));
+    assert!(RwLockUpgradableReadGuard::lease(&upgradable).is_valid());
+    assert_eq!(
+        (*upgradable, RwLockUpgradableReadGuard::lease(&upgradable).fencing_token()),
+        (0, token)
+    );
     assert!(there.try_write().await.is_err());
     // The reader that waited behind the upgrade enters.
     assert!(soon(here.read()).await.is_ok() && soon(there.read()).await.is_ok());
@@ -93,16 +99,16 @@ async fn it_need_not_wait() {
         let reading = reader.read().await.unwrap();
         let (upgradable, error) = upgradable.try_upgrade().await.unwrap_err().into_parts();
         assert!(matches!(error, TryLockError::WouldBlock), "{error:?}");
-        assert!(upgradable.is_valid());
+        assert!(RwLockUpgradableReadGuard::lease(&upgradable).is_valid());
         assert!(soon(reader.read()).await.is_ok(), "it holds up no reader");
-        reading.release().await.unwrap();
+        RwLockReadGuard::release(reading).await.unwrap();
         assert!(upgradable.try_upgrade().await.is_ok());
 
         let upgradable = soon(Arc::clone(&here).upgradable_read_owned()).await.unwrap();
         let reading = reader.read().await.unwrap();
         let error = upgradable.try_upgrade().await.unwrap_err();
         assert!(matches!(error.error(), TryLockError::WouldBlock));
-        reading.release().await.unwrap();
+        RwLockReadGuard::release(reading).await.unwrap();
         assert!(error.into_guard().try_upgrade().await.is_ok());
     }
     pair.all_released().await;
@@ -119,7 +125,7 @@ async fn dropping_it_lets_go_of_the_lock() {
     still_waits(upgrade.as_mut()).await;
     drop(upgrade);
     assert!(soon(there.upgradable_read()).await.is_ok(), "others may");
-    reading.release().await.unwrap();
+    RwLockReadGuard::release(reading).await.unwrap();
     drop(soon(there.write()).await.unwrap());
     pair.all_released().await;
 }
@@ -143,12 +149,15 @@ async fn a_writer_can_go_back_and_forth() {
         assert_eq!(*writing, round + 1);
     }
     drop(writing);
-    soon(remote).await.unwrap().release().await.unwrap();
+    RwLockWriteGuard::release(soon(remote).await.unwrap()).await.unwrap();
 
     let writing = soon(Arc::clone(&here).write_owned()).await.unwrap();
     let writing = soon(writing.downgrade_to_upgradable().upgrade()).await.unwrap();
     let reading = writing.downgrade_to_upgradable().downgrade();
-    assert!(soon(there.upgradable_read()).await.is_ok() && reading.is_valid());
+    assert!(
+        soon(there.upgradable_read()).await.is_ok()
+            && OwnedRwLockReadGuard::lease(&reading).is_valid()
+    );
     drop(reading);
     pair.all_released().await;
 }
@@ -159,11 +168,14 @@ async fn what_was_lost_cannot_be_upgraded() {
     let (here, there) = rwlocks(&pair);
     let upgradable = here.upgradable_read().await.unwrap();
     pair.store.forget();
-    upgradable.lost().await;
+    RwLockUpgradableReadGuard::lease(&upgradable).lost().await;
     let error = soon(upgradable.upgrade()).await.unwrap_err();
     assert!(matches!(error.error(), LockError::Lost(_)), "{error:?}");
     let upgradable = error.into_guard();
-    assert_eq!(upgradable.check().unwrap_err().reason(), LossReason::Revoked);
+    assert_eq!(
+        RwLockUpgradableReadGuard::lease(&upgradable).check().unwrap_err().reason(),
+        LossReason::Revoked
+    );
     assert!(soon(there.write()).await.is_ok());
 }
 
@@ -178,7 +190,7 @@ async fn what_is_lost_while_it_waits_is_given_back_as_such() {
     pair.store.forget();
     let error = tokio::time::timeout(Duration::from_secs(60), upgrade).await.unwrap().unwrap_err();
     assert!(matches!(error.error(), LockError::Lost(_) | LockError::Backend(_)), "{error:?}");
-    assert!(!error.into_guard().is_valid());
+    assert!(!RwLockUpgradableReadGuard::lease(&error.into_guard()).is_valid());
     drop(reading);
 }
 
@@ -199,7 +211,7 @@ async fn the_error_becomes_the_one_that_the_caller_returns() {
     let reading = there.read().await.unwrap();
     assert!(matches!(write(&here).await, Err(LockError::Timeout { .. })));
     assert!(matches!(try_write(&here).await, Err(TryLockError::WouldBlock)));
-    reading.release().await.unwrap();
+    RwLockReadGuard::release(reading).await.unwrap();
     write(&here).await.unwrap_or_else(|error| assert!(matches!(error, LockError::Timeout { .. })));
     try_write(&here).await.unwrap();
     pair.all_released().await;

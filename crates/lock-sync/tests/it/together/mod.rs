@@ -10,7 +10,7 @@ use lock_core::{
     Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, InspectBackend, Key, Released,
     Renew, Renewal, Watch,
 };
-use lock_sync::{LockError, Locks, LossReason, ReleaseError, TryLockError};
+use lock_sync::{AllGuard, LockError, Locks, LossReason, MutexGuard, ReleaseError, TryLockError};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Pair, eventually, poll_once};
@@ -25,10 +25,14 @@ fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
+fn keys(guard: &AllGuard) -> Vec<Key> {
+    guard.lease().fencing_tokens().map(|(key, _)| key.clone()).collect()
+}
+
 /// Whether the other side can have this lock now.
 async fn is_free(locks: &Locks<MemoryBackend>, name: &str) -> bool {
     match locks.mutex(name, ()).unwrap().try_lock().await {
-        Ok(guard) => guard.release().await.is_ok(),
+        Ok(guard) => MutexGuard::release(guard).await.is_ok(),
         Err(TryLockError::WouldBlock) => false,
         Err(error) => panic!("{error:?}"),
     }
@@ -38,12 +42,12 @@ async fn is_free(locks: &Locks<MemoryBackend>, name: &str) -> bool {
 async fn all_are_held_until_the_guard_goes() {
     let pair = Pair::threaded();
     let guard = pair.here.lock_all(["b", "c", "a", "b"]).await.unwrap();
-    assert!(guard.keys().eq(&[key("a"), key("b"), key("c")]), "in order, each once");
+    assert!(keys(&guard) == [key("a"), key("b"), key("c")], "in order, each once");
     assert_eq!(pair.ours.stats().acquires, 1, "in one step");
     for name in ["a", "b", "c"] {
         assert!(!is_free(&pair.there, name).await);
     }
-    assert!(guard.is_valid() && guard.remaining() > Duration::ZERO);
+    assert!(guard.lease().is_valid() && guard.lease().remaining() > Duration::ZERO);
     guard.release().await.unwrap();
     assert_eq!(pair.store.live_leases(), 0);
     drop(pair.there.try_lock_all(["a", "b", "c"]).await.unwrap());
@@ -53,15 +57,19 @@ async fn all_are_held_until_the_guard_goes() {
 #[tokio::test]
 async fn each_has_a_token_of_its_own() {
     let pair = Pair::threaded();
-    let before = pair.there.mutex("b", ()).unwrap().lock().await.unwrap().fencing_token();
+    let before = MutexGuard::lease(&pair.there.mutex("b", ()).unwrap().lock().await.unwrap())
+        .fencing_token();
     let guard = pair.here.lock_all(["a", "b"]).await.unwrap();
-    assert!(guard.fencing_token(&key("b")).unwrap() > before);
-    assert_eq!(guard.fencing_token(&key("c")), None);
-    let tokens: Vec<_> = guard.fencing_tokens().map(|(_, token)| Some(token)).collect();
-    assert_eq!(tokens, [guard.fencing_token(&key("a")), guard.fencing_token(&key("b"))]);
+    assert!(guard.lease().fencing_token_of(&key("b")).unwrap() > before);
+    assert_eq!(guard.lease().fencing_token_of(&key("c")), None);
+    let tokens: Vec<_> = guard.lease().fencing_tokens().map(|(_, token)| Some(token)).collect();
+    assert_eq!(
+        tokens,
+        [guard.lease().fencing_token_of(&key("a")), guard.lease().fencing_token_of(&key("b"))]
+    );
     drop(guard);
     let mut next = pair.there.lock_all(["a", "b"]).await.unwrap();
-    assert!(next.fencing_tokens().map(|(_, token)| Some(token)).ge(tokens));
+    assert!(next.lease().fencing_tokens().map(|(_, token)| Some(token)).ge(tokens));
     next = {
         drop(next);
         pair.here.lock_all(["b", "a"]).await.unwrap()
@@ -73,9 +81,9 @@ async fn each_has_a_token_of_its_own() {
 async fn none_is_a_guard_over_nothing_and_one_is_like_a_mutex() {
     let pair = Pair::threaded();
     let nothing = pair.here.lock_all::<&str>([]).await.unwrap();
-    assert!(nothing.is_valid() && nothing.keys().len() == 0);
-    assert_eq!(nothing.remaining(), Duration::MAX);
-    assert!(poll_once(Box::pin(nothing.lost()).as_mut()).await.is_pending());
+    assert!(nothing.lease().is_valid() && keys(&nothing).is_empty());
+    assert_eq!(nothing.lease().remaining(), Duration::MAX);
+    assert!(poll_once(Box::pin(nothing.lease().lost()).as_mut()).await.is_pending());
     nothing.release().await.unwrap();
     assert_eq!(pair.ours.stats().total(), 0);
     let mutex = pair.here.mutex("a", ()).unwrap();
@@ -98,7 +106,7 @@ async fn it_waits_for_each_and_takes_what_was_given_back() {
     assert!(is_free(&pair.there, "c").await, "the last is waited for later");
     drop(held);
     let guard = waiting.await.unwrap();
-    assert!(guard.is_valid());
+    assert!(guard.lease().is_valid());
     // No other holder has any of them, in this process and the other.
     for locks in [&pair.here, &pair.there] {
         for name in ["a", "b", "c"] {
@@ -106,7 +114,7 @@ async fn it_waits_for_each_and_takes_what_was_given_back() {
         }
     }
     sleep(TTL * 3).await;
-    assert!(guard.is_valid(), "all are renewed");
+    assert!(guard.lease().is_valid(), "all are renewed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +174,7 @@ async fn whoever_waits_behind_a_try_that_failed_is_served_at_once() {
     gate.open();
     assert!(matches!(trying.await, Err(TryLockError::WouldBlock)));
     let begin = Instant::now();
-    assert!(waiting.await.unwrap().is_valid());
+    assert!(MutexGuard::lease(&waiting.await.unwrap()).is_valid());
     assert!(begin.elapsed() < Duration::from_millis(50), "it was free all the time");
 }
 
@@ -186,10 +194,10 @@ async fn what_is_lost_while_it_waits_is_taken_anew() {
     drop(held);
     assert!(tokio::time::timeout(TTL, waiting.as_mut()).await.is_err(), "another client has a");
     assert!(is_free(&pair.there, "b").await, "it has let go of what it had");
-    let last = thief.fencing_token();
+    let last = MutexGuard::lease(&thief).fencing_token();
     drop(thief);
     let guard = waiting.await.unwrap();
-    assert!(guard.is_valid() && guard.fencing_token(&key("a")).unwrap() > last);
+    assert!(guard.lease().is_valid() && guard.lease().fencing_token_of(&key("a")).unwrap() > last);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,9 +217,13 @@ async fn one_lost_lease_is_the_guards() {
     let pair = short();
     let guard = pair.here.lock_all(["a", "b"]).await.unwrap();
     pair.store.force_release(&key("b")).await.unwrap();
-    assert_eq!(guard.lost().await.reason(), LossReason::Revoked);
-    assert!(!guard.is_valid() && guard.check().is_err() && guard.remaining().is_zero());
-    let work = guard.while_held(std::future::pending::<()>()).await;
+    assert_eq!(guard.lease().lost().await.reason(), LossReason::Revoked);
+    assert!(
+        !guard.lease().is_valid()
+            && guard.lease().check().is_err()
+            && guard.lease().remaining().is_zero()
+    );
+    let work = guard.lease().while_held(std::future::pending::<()>()).await;
     assert_eq!(work.unwrap_err().reason(), LossReason::Revoked);
     assert!(!is_free(&pair.there, "a").await, "the other is still held");
     assert!(matches!(guard.release().await, Err(ReleaseError::Lost(_))));
@@ -227,9 +239,9 @@ async fn a_dead_holder_holds_nobody_up_beyond_its_leases() {
     let guard = locks.lock_all(["a", "b", "c"]).await.unwrap();
     dead.faults().cut();
     let begin = Instant::now();
-    assert!(pair.here.lock_all(["c", "a"]).await.unwrap().is_valid());
+    assert!(pair.here.lock_all(["c", "a"]).await.unwrap().lease().is_valid());
     assert!(begin.elapsed() < TTL + Duration::from_millis(100));
-    assert!(!guard.is_valid());
+    assert!(!guard.lease().is_valid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,22 +310,22 @@ async fn a_shutdown_refuses_it() {
 async fn what_is_kept_here_is_not_asked_for() {
     let pair = Pair::threaded();
     let cached = pair.here.mutex("a", ()).unwrap().with_cache(TTL);
-    let token = cached.lock().await.unwrap().fencing_token();
+    let token = MutexGuard::lease(&cached.lock().await.unwrap()).fencing_token();
     assert!(cached.is_cached());
     let before = pair.ours.stats();
     let guard = pair.here.lock_all(["a", "b", "c"]).await.unwrap();
     assert_eq!(pair.ours.stats().since(before).acquires, 1, "for the two others");
-    assert!(guard.fencing_token(&key("a")).unwrap() > token);
+    assert!(guard.lease().fencing_token_of(&key("a")).unwrap() > token);
 }
 
 #[test]
 fn from_synchronous_code() {
     let pair = Pair::threaded();
     let guard = pair.here.blocking_lock_all(["a", "b"]).unwrap();
-    assert!(guard.is_valid());
+    assert!(guard.lease().is_valid());
     let waiting = std::thread::spawn({
         let there = pair.there.clone();
-        move || there.blocking_lock_all(["b", "c"]).map(|guard| guard.is_valid())
+        move || there.blocking_lock_all(["b", "c"]).map(|guard| guard.lease().is_valid())
     });
     std::thread::sleep(Duration::from_millis(10));
     drop(guard);
@@ -385,7 +397,7 @@ async fn a_backend_that_grants_one_at_a_time_is_asked_in_order() {
         assert!(poll_once(waiting.as_mut()).await.is_pending());
         drop(guard);
         let guard = waiting.await.unwrap();
-        assert!(guard.is_valid());
+        assert!(guard.lease().is_valid());
         assert!(here.try_lock_all(["a", "d"]).await.is_ok());
         guard.release().await.unwrap();
         eventually("all leases are released", || store.live_leases() == 0).await;

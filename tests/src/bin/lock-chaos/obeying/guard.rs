@@ -2,9 +2,8 @@
 
 #![allow(clippy::result_large_err, reason = "an error that gives a guard back is larger than that")]
 
-use lock_core::FencingToken;
 use lock_sync::{
-    Lost, MutexGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
+    Lease, MutexGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, SemaphorePermit, UpgradeError,
 };
 
@@ -20,35 +19,27 @@ pub(crate) enum Guard<'a> {
     Owned(ReentrantGuard<'a, ()>),
 }
 
-/// The methods that guards of all kinds have.
-macro_rules! each {
-    ($self:expr, $guard:ident => $what:expr) => {
-        match $self {
-            Guard::Mutex($guard) => $what,
-            Guard::Read($guard) => $what,
-            Guard::Write($guard) => $what,
-            Guard::Upgradable($guard) => $what,
-            Guard::Permit($guard) => $what,
-            Guard::Owned($guard) => $what,
-        }
-    };
-}
-
 impl<'a> Guard<'a> {
-    pub(crate) fn fencing_token(&self) -> FencingToken {
-        each!(self, guard => guard.fencing_token())
-    }
-
-    pub(crate) fn is_valid(&self) -> bool {
-        each!(self, guard => guard.is_valid())
-    }
-
-    pub(crate) fn lost(&self) -> Lost {
-        each!(self, guard => guard.lost())
+    pub(crate) fn lease(&self) -> Lease {
+        match self {
+            Guard::Mutex(guard) => MutexGuard::lease(guard),
+            Guard::Read(guard) => RwLockReadGuard::lease(guard),
+            Guard::Write(guard) => RwLockWriteGuard::lease(guard),
+            Guard::Upgradable(guard) => RwLockUpgradableReadGuard::lease(guard),
+            Guard::Permit(guard) => guard.lease(),
+            Guard::Owned(guard) => ReentrantGuard::lease(guard),
+        }
     }
 
     pub(crate) async fn release(self) -> Result<(), ReleaseError> {
-        each!(self, guard => guard.release().await)
+        match self {
+            Guard::Mutex(guard) => MutexGuard::release(guard).await,
+            Guard::Read(guard) => RwLockReadGuard::release(guard).await,
+            Guard::Write(guard) => RwLockWriteGuard::release(guard).await,
+            Guard::Upgradable(guard) => RwLockUpgradableReadGuard::release(guard).await,
+            Guard::Permit(guard) => guard.release().await,
+            Guard::Owned(guard) => ReentrantGuard::release(guard).await,
+        }
     }
 
     /// Becomes a writer. Otherwise returns the guard unchanged, and the reason.

@@ -79,7 +79,7 @@ async fn wait_and_hold(
     match unless_dropped(lock.take(how.patience), name, orders).await {
         None => format!("dropped {name}"),
         Some(Ok(guard)) => {
-            say(format_args!("locked {name} {}", guard.fencing_token()));
+            say(format_args!("locked {name} {}", guard.lease().fencing_token()));
             hold(guard, name, how.time, orders).await
         }
         Some(Err(refused)) => refused.words(name),
@@ -118,7 +118,7 @@ async fn hold<'a>(
             None => std::future::pending().await,
         }
     };
-    let lost = guard.lost();
+    let lost = guard.lease().lost();
     tokio::pin!(lost, over);
     let mut is_lost = false;
     loop {
@@ -127,7 +127,7 @@ async fn hold<'a>(
             () = &mut over => Some(Order::Unlock),
             _ = &mut lost, if !is_lost => {
                 is_lost = true;
-                say(format_args!("lost {name} {}", guard.fencing_token()));
+                say(format_args!("lost {name} {}", guard.lease().fencing_token()));
                 continue;
             }
         };
@@ -136,7 +136,7 @@ async fn hold<'a>(
             ControlFlow::Break(end) => return end,
         };
         if !is_lost {
-            lost.set(guard.lost());
+            lost.set(guard.lease().lost());
         }
     }
 }
@@ -149,7 +149,7 @@ async fn obey<'a>(
     orders: &mut mpsc::UnboundedReceiver<Order>,
 ) -> ControlFlow<String, Guard<'a>> {
     match order {
-        Order::Valid => say(format_args!("valid {name} {}", guard.is_valid())),
+        Order::Valid => say(format_args!("valid {name} {}", guard.lease().is_valid())),
         Order::Unlock => {
             return ControlFlow::Break(match guard.release().await {
                 Ok(()) => format!("unlocked {name}"),
@@ -182,7 +182,7 @@ async fn obey<'a>(
 fn told_upgrade<'a>(upgraded: Result<Guard<'a>, (Guard<'a>, Refused)>, name: &str) -> Guard<'a> {
     match upgraded {
         Ok(guard) => {
-            say(format_args!("upgraded {name} {}", guard.fencing_token()));
+            say(format_args!("upgraded {name} {}", guard.lease().fencing_token()));
             guard
         }
         Err((guard, refused)) => {

@@ -5,8 +5,11 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{Clock, FencingToken, Fixed, Instant};
-use lock_sync::{LockError, RwLock, Semaphore, UpgradeError};
+use lock_core::{Clock, Fixed, Instant};
+use lock_sync::{
+    Lease, LockError, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
+    Semaphore, UpgradeError,
+};
 
 use super::work::{Failure, given_up};
 
@@ -93,26 +96,26 @@ impl Turn<'_> {
                 let guard = lock.read().await?;
                 let had = now();
                 self.work().await;
-                self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
-                given_up(guard.release().await)
+                self.record("r", 1, &RwLockReadGuard::lease(&guard), had)?;
+                given_up(RwLockReadGuard::release(guard).await)
             }
             Step::Write => {
                 let guard = lock.write().await?;
                 let had = now();
                 self.work().await;
-                self.record("w", 1, guard.fencing_token(), had, guard.valid_until())?;
-                given_up(guard.release().await)
+                self.record("w", 1, &RwLockWriteGuard::lease(&guard), had)?;
+                given_up(RwLockWriteGuard::release(guard).await)
             }
             _ => {
                 let guard = lock.write().await?;
                 let had = now();
                 self.work().await;
-                self.record("w", 1, guard.fencing_token(), had, guard.valid_until())?;
+                self.record("w", 1, &RwLockWriteGuard::lease(&guard), had)?;
                 let guard = guard.downgrade();
                 self.work().await;
                 // As a reader from the first instant, for no writer may write in between.
-                self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
-                given_up(guard.release().await)
+                self.record("r", 1, &RwLockReadGuard::lease(&guard), had)?;
+                given_up(RwLockReadGuard::release(guard).await)
             }
         }
     }
@@ -130,19 +133,19 @@ impl Turn<'_> {
                 };
                 let wrote = now();
                 self.work().await;
-                self.record("w", 1, guard.fencing_token(), wrote, guard.valid_until())?;
-                self.record("u", 1, guard.fencing_token(), had, guard.valid_until())?;
-                given_up(guard.release().await)
+                self.record("w", 1, &RwLockWriteGuard::lease(&guard), wrote)?;
+                self.record("u", 1, &RwLockWriteGuard::lease(&guard), had)?;
+                given_up(RwLockWriteGuard::release(guard).await)
             }
             _ => {
                 let guard = lock.upgradable_read().await?;
                 let had = now();
                 self.work().await;
-                self.record("u", 1, guard.fencing_token(), had, guard.valid_until())?;
+                self.record("u", 1, &RwLockUpgradableReadGuard::lease(&guard), had)?;
                 let guard = guard.downgrade();
                 self.work().await;
-                self.record("r", 1, guard.fencing_token(), had, guard.valid_until())?;
-                given_up(guard.release().await)
+                self.record("r", 1, &RwLockReadGuard::lease(&guard), had)?;
+                given_up(RwLockReadGuard::release(guard).await)
             }
         }
     }
@@ -154,11 +157,11 @@ impl Turn<'_> {
         // About half of the permits is released before the rest.
         let half = count / 2;
         if let Some(part) = (half > 0).then(|| permit.split(half as usize)).flatten() {
-            self.record("p", half, part.fencing_token(), had, part.valid_until())?;
+            self.record("p", half, &part.lease(), had)?;
             given_up(part.release().await)?;
             self.work().await;
         }
-        self.record("p", count - half, permit.fencing_token(), had, permit.valid_until())?;
+        self.record("p", count - half, &permit.lease(), had)?;
         given_up(permit.release().await)
     }
 
@@ -171,17 +174,11 @@ impl Turn<'_> {
         }
     }
 
-    fn record(
-        &self,
-        how: &str,
-        count: u32,
-        token: FencingToken,
-        had: Instant,
-        valid_until: Instant,
-    ) -> std::io::Result<()> {
-        let until = now().min(valid_until).as_nanos();
+    fn record(&self, how: &str, count: u32, lease: &Lease, had: Instant) -> std::io::Result<()> {
+        let until = now().min(lease.valid_until()).as_nanos();
         let (pid, task, turn) = (std::process::id(), self.task, self.number);
-        let (token, asked, had) = (token.get(), self.asked.as_nanos(), had.as_nanos());
+        let (token, asked, had) =
+            (lease.fencing_token().get(), self.asked.as_nanos(), had.as_nanos());
         let line = format!("{pid} {task} {turn} {how} {count} {token} {asked} {had} {until}\n");
         // One write to the end of the file, which several processes share.
         let mut file = self.file;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_core::{Clock, FencingToken, Instant};
-use lock_sync::{Mutex, ReleaseError};
+use lock_sync::{Mutex, MutexGuard, ReleaseError};
 use tokio::task::JoinSet;
 
 use super::hold::failed;
@@ -91,7 +91,7 @@ async fn take_turns(
         let asked = clock.now();
         let guard = mutex.lock().await?;
         let had = clock.now();
-        let record = record(task, guard.fencing_token(), asked, had);
+        let record = record(task, MutexGuard::lease(&guard).fencing_token(), asked, had);
         // Blocks for some microseconds, in which this process would only wait. Writes after the last
         // complete record: a task that breaks exclusion may be in the middle of one.
         let end = file.metadata()?.len();
@@ -101,7 +101,7 @@ async fn take_turns(
         }
         file.write_all_at(record.as_bytes(), end)?;
         turns += 1;
-        given_up(guard.release().await)?;
+        given_up(MutexGuard::release(guard).await)?;
     }
     Ok(turns)
 }

@@ -1,8 +1,8 @@
 //! The common part of guards of all kinds.
 
-use lock_core::{FencingToken, Fixed, Instant, Key};
+use lock_core::{FencingToken, Fixed, Key};
 use lock_sync::{
-    AllGuard, Leadership, LeaseLost, Lost, MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard,
+    AllGuard, Leadership, Lease, MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard,
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, OwnedSlotPermit,
     OwnerGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, SemaphorePermit, SlotPermit,
@@ -12,19 +12,17 @@ use super::shelf::SLOT_KEYS;
 
 /// A guard, and the lease of its hold.
 pub(crate) trait Grip: Send {
+    fn lease(&self) -> Lease;
+
     /// The token for this lock, which is one of the held locks.
-    fn token(&self, key: &str) -> FencingToken;
+    fn token(&self, _key: &str) -> FencingToken {
+        self.lease().fencing_token()
+    }
 
     /// The lock in use, if one name stands for several.
     fn slot(&self) -> Option<&'static str> {
         None
     }
-
-    fn valid_until(&self) -> Instant;
-
-    fn check(&self) -> Result<(), LeaseLost>;
-
-    fn lost(&self) -> Lost;
 
     /// Releases, and waits until the store knows.
     fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send;
@@ -35,31 +33,15 @@ macro_rules! grips {
         impl Grip for $guard {
             $($more)?
 
-            fn token(&self, _: &str) -> FencingToken {
-                self.fencing_token()
+            fn lease(&self) -> Lease {
+                <$guard>::lease(self)
             }
 
-            grips!(@rest);
-
             async fn release(self) -> Result<(), ReleaseError> {
-                self.release().await
+                <$guard>::release(self).await
             }
         }
     )*};
-
-    (@rest) => {
-        fn valid_until(&self) -> Instant {
-            self.valid_until()
-        }
-
-        fn check(&self) -> Result<(), LeaseLost> {
-            self.check()
-        }
-
-        fn lost(&self) -> Lost {
-            self.lost()
-        }
-    };
 }
 
 grips!(
@@ -86,31 +68,22 @@ grips!(
             SLOT_KEYS.get(self.slot()).copied()
         }
     },
+    AllGuard {
+        fn token(&self, key: &str) -> FencingToken {
+            let token = Key::new(key).ok().and_then(|key| self.lease().fencing_token_of(&key));
+            token.unwrap_or_else(|| panic!("{self:?} does not hold {key}"))
+        }
+    },
     OwnerGuard<'_, ()>,
     ReentrantGuard<'_, ()>,
 );
 
 impl Grip for Leadership {
-    fn token(&self, _: &str) -> FencingToken {
-        self.fencing_token()
+    fn lease(&self) -> Lease {
+        self.lease()
     }
-
-    grips!(@rest);
 
     async fn release(self) -> Result<(), ReleaseError> {
         self.resign().await
-    }
-}
-
-impl Grip for AllGuard {
-    fn token(&self, key: &str) -> FencingToken {
-        let token = Key::new(key).ok().and_then(|key| self.fencing_token(&key));
-        token.unwrap_or_else(|| panic!("{self:?} does not hold {key}"))
-    }
-
-    grips!(@rest);
-
-    async fn release(self) -> Result<(), ReleaseError> {
-        self.release().await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_sync::MutexGuard;
+use lock_sync::{MutexGuard, Reentry};
 use lock_tests::chaos::history::Way;
 
 use super::ask;
@@ -47,11 +47,16 @@ pub(super) async fn act(task: &mut Task) {
 /// If that is not the lock that is held, with its token.
 fn reenter(holding: &mut Holding<MutexGuard<'_, ()>>) {
     let Some(guard) = holding.guard() else { return };
-    let token = guard.fencing_token();
+    let token = MutexGuard::lease(guard).fencing_token();
     // A lost lease is not entered again.
     if let Ok(mut reentry) = guard.reenter()
         && let Ok(again) = reentry.reenter()
     {
-        assert_eq!(again.fencing_token(), token, "another token in {}", again.key());
+        assert_eq!(
+            Reentry::lease(&again).fencing_token(),
+            token,
+            "another token in {}",
+            Reentry::lease(&again).key()
+        );
     }
 }

@@ -64,7 +64,7 @@ impl Asking {
         // Before the guard says until when it is valid: so it was valid at this time if it says so.
         let at = self.scribe.now();
         let mut parts = std::mem::take(&mut self.parts);
-        let valid_until = self.scribe.journal.dated(guard.valid_until());
+        let valid_until = self.scribe.journal.dated(guard.lease().valid_until());
         for part in &mut parts {
             part.token = guard.token(part.subject.key);
         }

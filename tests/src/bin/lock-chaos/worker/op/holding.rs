@@ -45,11 +45,11 @@ impl<G: Grip> Holding<G> {
     }
 
     pub(crate) fn is_valid(&self) -> bool {
-        self.guard.as_ref().is_some_and(|guard| guard.check().is_ok())
+        self.guard.as_ref().is_some_and(|guard| guard.lease().check().is_ok())
     }
 
     pub(crate) fn lost(&self) -> Option<Lost> {
-        self.guard.as_ref().map(Grip::lost)
+        self.guard.as_ref().map(|guard| guard.lease().lost())
     }
 
     /// Whether the holder may write alone.
@@ -164,8 +164,8 @@ impl<G: Grip> Holding<G> {
     /// The present word of the guard, some time after `at`: until when it is valid, if it is.
     fn validity(&self, at: Instant) -> (Instant, Result<(), LeaseLost>) {
         let Some(guard) = &self.guard else { return (at, Ok(())) };
-        let lost = guard.check();
-        let valid_until = self.scribe.journal.dated(guard.valid_until());
+        let lost = guard.lease().check();
+        let valid_until = self.scribe.journal.dated(guard.lease().valid_until());
         // A lease may be lost before its end.
         (if lost.is_ok() { valid_until } else { valid_until.min(at) }, lost)
     }
@@ -244,7 +244,7 @@ impl<G: Permits> Holding<G> {
             part.subject.way = way;
             part.token = guard.token(part.subject.key);
         }
-        let valid_until = self.scribe.journal.dated(guard.valid_until());
+        let valid_until = self.scribe.journal.dated(guard.lease().valid_until());
         let turned = |part: &Part| Deed::Turned { op: part.op, token: part.token, valid_until };
         self.scribe.record(at, self.parts.iter().map(turned));
     }

@@ -65,7 +65,7 @@ impl<'a, H: Grip, G: Grip, E: Denial> Turning<'a, H, G, E> {
                     part.subject.way = way;
                     part.token = guard.token(part.subject.key);
                 }
-                let valid_until = scribe.journal.dated(guard.valid_until());
+                let valid_until = scribe.journal.dated(guard.lease().valid_until());
                 let turned =
                     |part: &Part| Deed::Turned { op: part.op, token: part.token, valid_until };
                 scribe.record(at, parts.iter().map(turned));

@@ -1,0 +1,245 @@
+//! Locks over the store that a URL names.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = lock_any::connect("memory:").await?;
+//! let order = locks.mutex("orders/42", ())?;
+//! let _guard = order.lock().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | URL | store | feature |
+//! | --- | --- | --- |
+//! | `memory:`, `memory://name` | the memory of this process; each name is a store of its own | |
+//! | `redis://host:port/db` | one server of Redis or Valkey | `redis` |
+//! | `redis+sentinel://host,host/service/db` | the primary that these sentinels watch | `redis` |
+//! | `redis+cluster://host,host` | a cluster | `redis` |
+//! | `rediss://…` and its relatives | the same with TLS | `redis`, `tls` |
+//! | `redlock+redis://host,host,host/db` | a quorum of servers, each of which fails on its own | `redlock` |
+//!
+//! The documentation of `lock-redis` describes the URLs of Redis. Those of a quorum name several hosts, which share
+//! the login, the database and the options of the URL. The hosts with their ports are the
+//! [names of the nodes](lock_redlock::Builder::node), so every client has to write a host in one way. A new quorum
+//! grants nothing until an operator calls [`init`] or the quarantine of its nodes is over.
+//!
+//! [`connect`] returns [`Locks`] without the type of the backend: an app can keep it in a field. It has every
+//! primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything is sent.
+//! An app that knows its store at compile time uses [`Locks::new`] with the backend of that store instead.
+//!
+//! [`Locks::new`]: lock_sync::Locks::new
+
+#![forbid(unsafe_code)]
+
+mod memory;
+#[cfg(feature = "redlock")]
+mod quorum;
+
+use std::env::{self, VarError};
+
+use lock_core::{AnyBackend, Error, ErrorKind};
+use lock_sync::Locks;
+
+#[cfg(feature = "redis")]
+pub use lock_redis;
+#[cfg(feature = "redlock")]
+pub use lock_redlock;
+pub use lock_sync;
+
+/// The variable that [`connect_from_env`] reads: `LOCK_URL`.
+pub const ENV: &str = "LOCK_URL";
+
+/// Locks over the store that this URL names, with the defaults of [`lock_sync::Builder`].
+///
+/// Over Redis it sends nothing: the first lock opens the connection. Over a quorum it asks the servers who they are.
+///
+/// # Errors
+///
+/// - [`ErrorKind::InvalidConfig`] for a URL that names no store, before anything is sent. The message repeats no
+///   password;
+/// - [`ErrorKind::Unsupported`] for a store whose feature is off;
+/// - over a quorum, the errors of its [builder](lock_redlock::Builder::build).
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves nothing behind, except that quarantines of nodes may have begun.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lock_any::lock_sync::{Locks, Mutex};
+///
+/// struct App {
+///     locks: Locks,
+///     orders: Mutex<()>,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = lock_any::connect("memory://shop").await?;
+/// let app = App { orders: locks.mutex("orders", ())?, locks };
+/// let _guard = app.orders.lock().await?;
+///
+/// // With options of one's own:
+/// let store = lock_any::open("memory://shop").await?;
+/// let locks = Locks::builder(store).ttl(Duration::from_secs(10)).build()?;
+/// assert!(locks.mutex("orders", ())?.try_lock().await.is_err());
+/// # Ok(())
+/// # }
+/// ```
+pub async fn connect(url: &str) -> Result<Locks, Error> {
+    Ok(Locks::new(open(url).await?))
+}
+
+/// [`connect`], with the URL in the variable [`LOCK_URL`](ENV).
+///
+/// # Errors
+///
+/// As [`connect`]; [`ErrorKind::InvalidConfig`] if the variable is not set, or is no text.
+///
+/// # Cancel safety
+///
+/// As [`connect`].
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// match lock_any::connect_from_env().await {
+///     Ok(locks) => drop(locks),
+///     Err(error) => eprintln!("{error}"), // "LOCK_URL is not set", for example
+/// }
+/// # }
+/// ```
+pub async fn connect_from_env() -> Result<Locks, Error> {
+    let invalid = |what| Error::new(ErrorKind::InvalidConfig, format!("{ENV} {what}"));
+    let url = env::var(ENV).map_err(|error| match error {
+        VarError::NotPresent => invalid("is not set"),
+        VarError::NotUnicode(_) => invalid("is no text"),
+    })?;
+    connect(&url).await
+}
+
+/// Declares that the store is new: no client holds a lock on it. A store that may have forgotten its locks then grants
+/// new ones at once. Call it once, when the servers of a quorum are set up.
+///
+/// Only a quorum needs it. For every other store it checks the URL and sends nothing.
+///
+/// # Errors
+///
+/// As [`connect`], and as [`Redlock::init`](lock_redlock::Redlock::init). Repeating is harmless.
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves open which nodes have been told. Repeat the call.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// lock_any::init("memory:").await?;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn init(url: &str) -> Result<(), Error> {
+    match Store::of(url)? {
+        Store::Quorum => init_quorum(url).await,
+        Store::Memory | Store::Redis => open(url).await.map(drop),
+    }
+}
+
+/// The backend that this URL names.
+///
+/// # Errors
+///
+/// As [`connect`].
+///
+/// # Cancel safety
+///
+/// As [`connect`].
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let error = lock_any::open("postgers://db").await.unwrap_err();
+/// assert!(error.to_string().contains("redis://"), "the error names what there is: {error}");
+/// # }
+/// ```
+pub async fn open(url: &str) -> Result<AnyBackend, Error> {
+    match Store::of(url)? {
+        Store::Memory => memory::open(url).map(AnyBackend::new),
+        Store::Redis => redis(url),
+        Store::Quorum => quorum_of(url).await,
+    }
+}
+
+/// The kind of store that a URL names.
+enum Store {
+    Memory,
+    Redis,
+    Quorum,
+}
+
+impl Store {
+    fn of(url: &str) -> Result<Self, Error> {
+        let scheme = url.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        let (is_quorum, server) = match scheme.strip_prefix("redlock+") {
+            Some(server) => (true, server),
+            None => (false, scheme.as_str()),
+        };
+        match (server.split('+').next().unwrap_or_default(), is_quorum) {
+            ("memory", false) => Ok(Self::Memory),
+            ("redis" | "rediss" | "valkey" | "valkeys" | "unix", false) => Ok(Self::Redis),
+            ("redis" | "rediss" | "valkey" | "valkeys" | "unix", true) => Ok(Self::Quorum),
+            _ => Err(Error::new(
+                ErrorKind::InvalidConfig,
+                "the URL names no store: it begins with memory:, redis://, rediss://, redis+sentinel://, \
+                 redis+cluster:// or redlock+redis://",
+            )),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+fn redis(url: &str) -> Result<AnyBackend, Error> {
+    lock_redis::RedisBackend::open(url).map(AnyBackend::new)
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(_: &str) -> Result<AnyBackend, Error> {
+    Err(needs("redis"))
+}
+
+#[cfg(feature = "redlock")]
+async fn quorum_of(url: &str) -> Result<AnyBackend, Error> {
+    quorum::open(url).await
+}
+
+#[cfg(feature = "redlock")]
+async fn init_quorum(url: &str) -> Result<(), Error> {
+    quorum::init(url).await
+}
+
+#[cfg(not(feature = "redlock"))]
+async fn init_quorum(_: &str) -> Result<(), Error> {
+    Err(needs("redlock"))
+}
+
+#[cfg(not(feature = "redlock"))]
+async fn quorum_of(_: &str) -> Result<AnyBackend, Error> {
+    Err(needs("redlock"))
+}
+
+#[cfg(not(all(feature = "redis", feature = "redlock")))]
+fn needs(feature: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("this store needs the feature `{feature}` of lock-any"),
+    )
+}

@@ -1,0 +1,154 @@
+//! What a backend can do, for code that does not know its type.
+
+use std::fmt;
+
+use crate::{Error, ErrorKind};
+
+use super::{
+    CellBackend, ConvertBackend, InspectBackend, JointBackend, PermitBackend, SharedBackend,
+};
+
+/// What a backend can do beside the four verbs of [`Backend`](crate::Backend), for code that does not know its type.
+///
+/// A backend with such abilities returns them from [`Backend::capabilities`](crate::Backend::capabilities). Each method
+/// that adds one needs the backend's implementation of the trait, so a backend cannot claim what it lacks.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Backend, Capabilities};
+///
+/// let capabilities = MemoryBackend::new();
+/// let capabilities = capabilities.capabilities();
+/// assert!(capabilities.shares() && capabilities.counter().is_some());
+/// assert!(!Capabilities::none().shares());
+/// ```
+#[derive(Clone, Copy, Default)]
+#[must_use = "a backend returns it from `Backend::capabilities`"]
+pub struct Capabilities<'a> {
+    shares: bool,
+    joins: bool,
+    converter: Option<&'a dyn ConvertBackend>,
+    counter: Option<&'a dyn PermitBackend>,
+    cells: Option<&'a dyn CellBackend>,
+    inspector: Option<&'a dyn InspectBackend>,
+}
+
+impl<'a> Capabilities<'a> {
+    /// Those of a backend that can do no more than the four verbs.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The backend serves [readers beside one another](SharedBackend).
+    pub fn sharing<B: SharedBackend + ?Sized>(self, _: &'a B) -> Self {
+        Self { shares: true, ..self }
+    }
+
+    /// The backend serves [several holders as one](JointBackend).
+    pub fn joining<B: JointBackend + ?Sized>(self, _: &'a B) -> Self {
+        Self { joins: true, ..self }
+    }
+
+    /// The backend [converts leases](ConvertBackend).
+    pub fn converting(self, backend: &'a dyn ConvertBackend) -> Self {
+        Self { converter: Some(backend), ..self }
+    }
+
+    /// The backend [counts permits](PermitBackend).
+    pub fn counting(self, backend: &'a dyn PermitBackend) -> Self {
+        Self { counter: Some(backend), ..self }
+    }
+
+    /// The backend [keeps values](CellBackend) beside its locks.
+    pub fn keeping(self, backend: &'a dyn CellBackend) -> Self {
+        Self { cells: Some(backend), ..self }
+    }
+
+    /// The backend [can be inspected](InspectBackend).
+    pub fn inspecting(self, backend: &'a dyn InspectBackend) -> Self {
+        Self { inspector: Some(backend), ..self }
+    }
+
+    /// Whether the backend is a [`SharedBackend`].
+    pub fn shares(&self) -> bool {
+        self.shares
+    }
+
+    /// Whether the backend is a [`JointBackend`].
+    pub fn joins(&self) -> bool {
+        self.joins
+    }
+
+    /// The backend, if it converts leases.
+    pub fn converter(&self) -> Option<&'a dyn ConvertBackend> {
+        self.converter
+    }
+
+    /// The backend, if it counts permits.
+    pub fn counter(&self) -> Option<&'a dyn PermitBackend> {
+        self.counter
+    }
+
+    /// The backend, if it keeps values beside its locks.
+    pub fn cells(&self) -> Option<&'a dyn CellBackend> {
+        self.cells
+    }
+
+    /// The backend, if it can be inspected.
+    pub fn inspector(&self) -> Option<&'a dyn InspectBackend> {
+        self.inspector
+    }
+}
+
+impl Capabilities<'_> {
+    /// Checks that one of them is there.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if it is not.
+    pub fn require(&self, needed: Capability) -> Result<(), Error> {
+        let (is_there, what) = match needed {
+            Capability::Share => (self.shares, "share a lock among readers"),
+            Capability::Join => (self.joins, "let several processes hold a lock as one"),
+            Capability::Convert => (self.converter.is_some(), "make a reader the writer"),
+            Capability::Count => (self.counter.is_some(), "count permits"),
+            Capability::Keep => (self.cells.is_some(), "keep a value beside a lock"),
+            Capability::Inspect => (self.inspector.is_some(), "list the holders of a lock"),
+        };
+        let lacking = || Error::new(ErrorKind::Unsupported, format!("this backend cannot {what}"));
+        is_there.then_some(()).ok_or_else(lacking)
+    }
+}
+
+/// One thing that a backend may be able to do beside the four verbs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Capability {
+    /// See [`SharedBackend`].
+    Share,
+    /// See [`JointBackend`].
+    Join,
+    /// See [`ConvertBackend`].
+    Convert,
+    /// See [`PermitBackend`].
+    Count,
+    /// See [`CellBackend`].
+    Keep,
+    /// See [`InspectBackend`].
+    Inspect,
+}
+
+impl fmt::Debug for Capabilities<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capabilities")
+            .field("shares", &self.shares)
+            .field("joins", &self.joins)
+            .field("converts", &self.converter.is_some())
+            .field("counts", &self.counter.is_some())
+            .field("keeps", &self.cells.is_some())
+            .field("can_be_inspected", &self.inspector.is_some())
+            .finish()
+    }
+}
