@@ -308,7 +308,7 @@ impl State {
     fn deliver_to_us(&mut self, payload: &[u8]) {
         let received = Clock::boot().now();
         let Some((mut message, lock)) = Message::read(payload) else { return };
-        if let (Message::Granted { owner, .. }, true) = (message, self.confirms) {
+        if let (&Message::Granted { owner, .. }, true) = (&message, self.confirms) {
             message = Message::Next { owner, after: Duration::ZERO };
         }
         if let Some(audience) = self.locks.get_mut(lock) {
