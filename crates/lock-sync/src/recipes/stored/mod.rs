@@ -47,6 +47,8 @@ use crate::recipes::cell::RemoteCell;
 ///   one commit or [save](StoredMutexGuard::save) has stored it.
 /// - **Versions increase**: the version of a value is the [fencing token](lock_core::FencingToken) of the holder that stored
 ///   it. A holder that stores several times gets a higher token for each value, as long as its lease has further tokens.
+///   In a store of several servers, the next holder stores the value again, under its own token, if it finds the value on
+///   too few servers.
 /// - **A holder that has lost its lease stores nothing.** [`CommitError::Lost`] says so, and returns the value.
 ///
 /// If the store does not answer a commit, the client asks for the outcome. It reports
