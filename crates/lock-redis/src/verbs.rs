@@ -14,6 +14,7 @@ use crate::modes::Code;
 use crate::scripts::{ACQUIRE, ACQUIRE_COUNTED, ACQUIRE_WITH_VALUE, RELEASE, RENEW};
 use crate::wire::{Call, Reply, Script};
 
+mod brought;
 mod many;
 mod quick;
 #[cfg(test)]
@@ -97,7 +98,7 @@ pub(crate) fn acquired(
     waiting: Waiting<'_>,
     answer: &Answer,
 ) -> Result<Acquired, Error> {
-    let (reply, value) = valued::split(&answer.reply, &request.claim.owner);
+    let (reply, value) = brought::split(&answer.reply, &request.claim.owner);
     let read = match reply {
         Reply::Int(left) => Some(Acquired {
             attempt: Attempt::Busy { retry_after: remaining(*left) },
@@ -106,7 +107,7 @@ pub(crate) fn acquired(
         Reply::Text(text) => match text.strip_prefix(b"q ") {
             Some(text) => queued(text, request.ttl, answer.sent),
             None => granted(text, request.ttl, waiting.inbox.is_some(), answer.sent)
-                .map(|grant| valued::bringing(grant, value))
+                .map(|grant| brought::bringing(grant, value))
                 .map(|grant| Acquired { attempt: Attempt::Granted(grant), sample: None }),
         },
         _ => None,

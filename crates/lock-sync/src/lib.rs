@@ -31,6 +31,7 @@
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
 //! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases: any can |
 //! | [`ReentrantMutex`] | [`Locks::reentrant_mutex`] | [hold jointly](lock_core::JointBackend) |
+//! | [`StoredMutex`]: the store keeps the value beside the lock | [`Locks::stored_mutex`] | [keep a value](lock_core::CellBackend) |
 //! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | [keep a value](lock_core::CellBackend) |
 //! | [`Election`]: one process leads, all see which | [`Locks::election`] | keep a value |
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |

@@ -6,7 +6,7 @@ use lock_core::{
     Acquire, Attempt, Claim, Error, Grant, OwnerToken, Released, Renew, TokenRange, Ttl,
 };
 
-use super::valued::{bringing, on_value, split};
+use super::brought::{bringing, split};
 use super::{
     Acquired, NUMBERS, number, on_state, queued, remaining, time_left, unintelligible, valid_for,
 };
@@ -297,6 +297,15 @@ pub(super) fn on_queue(
         call.pieces(satellite);
     }
     call.bytes(owner).number(names.retention());
+    call
+}
+
+/// A call that names the lock, its state and its value.
+pub(super) fn on_value(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
+    let (lock, keys) = (names.lock(), [names.state(), names.cell()]);
+    let bytes: usize = keys.iter().flatten().map(|piece| piece.len()).sum();
+    let mut call = Call::new(script, 3, lock.len() + bytes + NUMBERS + room);
+    call.bytes(lock).pieces(keys[0]).pieces(keys[1]);
     call
 }
 

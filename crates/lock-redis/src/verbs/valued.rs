@@ -1,53 +1,13 @@
-//! The value beside a lock: as it comes with a grant, and as it is written in the step that releases the lock.
+//! The value beside a lock, as it is written in the step that releases the lock.
 
-use lock_core::{Cell, Claim, Committed, Error, FencingToken, Grant, LoadedValue, OwnerToken};
+use lock_core::{Claim, Committed, Error, FencingToken};
 
-use super::quick::{on_queue, script};
+use super::quick::{on_queue, on_value, script};
 use super::{NUMBERS, number, unintelligible};
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::{TERM_VALUE_HAND_OVER, VALUE_HAND_OVER, VALUE_RELEASE};
-use crate::wire::{Call, Reply, Script};
-
-/// What a grant says of the value: nothing, or what its holder would load.
-pub(super) type Brought = Option<LoadedValue>;
-
-/// The reply without the value, and the value. `owner` asks for the grant.
-pub(super) fn split<'a>(reply: &'a Reply, owner: &OwnerToken) -> (&'a Reply, Brought) {
-    let Reply::List(parts) = reply else { return (reply, None) };
-    let [grant @ Reply::Text(_), value] = &parts[..] else { return (reply, None) };
-    let brought = match value {
-        Reply::Nil => Some(LoadedValue::new(None)),
-        Reply::Text(text) => kept(text, owner).map(|cell| LoadedValue::new(Some(cell))),
-        _ => None,
-    };
-    (grant, brought)
-}
-
-pub(super) fn bringing(grant: Grant, value: Brought) -> Grant {
-    match value {
-        Some(value) => grant.bringing(value),
-        None => grant,
-    }
-}
-
-/// Reads `owner token value`, as `owner` finds it, who holds the lock alone. `None` if it is something else.
-fn kept(text: &[u8], owner: &OwnerToken) -> Option<Cell> {
-    let mut words = text.splitn(3, |byte| *byte == b' ');
-    let (writer, token, value) = (words.next()?, words.next()?, words.next()?);
-    let token = FencingToken::new(number(token)?);
-    let is_writer = writer.len() == 32 && writer.iter().all(u8::is_ascii_hexdigit);
-    is_writer.then(|| Cell::new(value.to_vec(), token, writer == owner.expose()))
-}
-
-/// A call that names the lock, its state and its value.
-pub(super) fn on_value(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
-    let (lock, keys) = (names.lock(), [names.state(), names.cell()]);
-    let bytes: usize = keys.iter().flatten().map(|piece| piece.len()).sum();
-    let mut call = Call::new(script, 3, lock.len() + bytes + NUMBERS + room);
-    call.bytes(lock).pieces(keys[0]).pieces(keys[1]);
-    call
-}
+use crate::wire::{Call, Reply};
 
 /// Writes the value and releases a lock that no claim waits for. The reply is that of a quick release.
 pub(crate) fn value_release(
@@ -109,39 +69,9 @@ mod tests {
     use super::*;
     use crate::wire::garbage;
 
-    fn owner() -> OwnerToken {
-        OwnerToken::from_bytes([7; 16])
-    }
-
-    fn text(bytes: &[u8]) -> Reply {
-        Reply::Text(bytes.to_vec())
-    }
-
-    #[test]
-    fn a_grant_brings_a_value_whatever_its_bytes() {
-        let cell = [owner().expose(), b" 18446744073709551615  a \0\r\n"].concat();
-        let reply = Reply::List(vec![text(b"state"), text(&cell)]);
-        let (grant, brought) = split(&reply, &owner());
-        assert_eq!(grant, &text(b"state"));
-        let brought = brought.unwrap();
-        let cell = brought.cell().unwrap();
-        assert_eq!((&cell.value[..], cell.token.get()), (&b" a \0\r\n"[..], u64::MAX));
-        assert!(cell.held);
-        let none = Reply::List(vec![text(b"state"), Reply::Nil]);
-        assert_eq!(split(&none, &owner()).1, Some(LoadedValue::new(None)));
-        assert_eq!(split(&text(b"state"), &owner()).1, None);
-    }
-
     proptest! {
         #[test]
-        fn nonsense_brings_nothing_and_commits_nothing(reply in garbage::replies()) {
-            let list = Reply::List(vec![text(b"state"), reply.clone()]);
-            let (_, brought) = split(&list, &owner());
-            match &reply {
-                Reply::Nil => prop_assert!(brought.is_some()),
-                Reply::Text(_) => {}
-                _ => prop_assert!(brought.is_none()),
-            }
+        fn nonsense_commits_nothing(reply in garbage::replies()) {
             let answer = Answer { sent: Instant::from_nanos(5), reply: reply.clone() };
             if let Ok(Some(Committed::Done { .. })) = committed(&answer, false) {
                 let Reply::Text(said) = &reply else { panic!("{reply:?}") };
