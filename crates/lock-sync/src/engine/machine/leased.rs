@@ -8,7 +8,6 @@ use lock_core::{Claim, Clock, FencingToken, Grant, Instant, LoadedValue, Mode, T
 use super::super::validity::Validity;
 use super::Ticket;
 use super::facts::{Asking, Change};
-use super::writing::Writing;
 use crate::engine::holds::{HoldId, Holds};
 use crate::engine::request::Request;
 use crate::engine::tokens::{LOW_TOKENS, Tokens};
@@ -71,6 +70,15 @@ pub(super) enum Stage {
     Lost(LeaseLost),
     /// The process has given the lease up, and the store has not confirmed that.
     Going(Going),
+}
+
+/// A write that the store has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// The lease stays.
+    Save,
+    /// The store ends the lease in the step that writes the value.
+    Commit,
 }
 
 /// A lease that goes back to the store.
@@ -184,6 +192,11 @@ impl Leased {
     #[inline]
     pub(super) fn is_usable(&self, now: Instant) -> bool {
         !self.spent && self.writing.is_none() && self.lease.is_valid(now)
+    }
+
+    /// Whether the store may have ended the lease already, on behalf of its holder.
+    pub(super) fn is_committing(&self) -> bool {
+        self.writing == Some(Writing::Commit)
     }
 
     // ---- Holders ----

@@ -6,18 +6,9 @@
 
 use lock_core::{Acquire, Claim, FencingToken, LoadedValue, Mode, Released};
 
-use super::leased::{Going, Leased, Stage};
+use super::leased::{Going, Leased, Stage, Writing};
 use super::{Machine, Manner};
 use crate::engine::holds::{HoldId, State};
-
-/// A write that the store has not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
-    /// The lease stays.
-    Save,
-    /// The store ends the lease in the step that writes the value.
-    Commit,
-}
 
 /// A write of the value by a holder.
 #[derive(Clone, Debug)]
@@ -127,12 +118,5 @@ impl<W> Machine<W> {
     /// The lease of a live hold.
     fn held_mut(&mut self, hold: HoldId) -> Option<&mut Leased> {
         self.live_mut(hold).filter(|leased| leased.holds.get(hold).is_some_and(|it| it.is_live()))
-    }
-}
-
-impl Leased {
-    /// Whether the store may have ended the lease already, on behalf of its holder.
-    pub(super) fn is_committing(&self) -> bool {
-        self.writing == Some(Writing::Commit)
     }
 }
