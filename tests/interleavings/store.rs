@@ -246,7 +246,7 @@ impl Store {
                 let grant = Grant::new(tokens, claim.valid_until(now)).in_demand(demand);
                 // The store cannot always prove how much time is left.
                 let hint = Hint::Granted { owner, grant: chance(3, 4).then_some(grant) };
-                self.told = Some(hint);
+                self.told = Some(hint.clone());
                 self.tell(hint);
             }
             self.tell_next(asking, claim.duration());
@@ -318,7 +318,7 @@ impl Store {
         assert!(token > self.protected.token, "{token} came after {}", self.protected.token);
         self.protected.token = token;
         // A message of a grant that is over comes once more.
-        if let Some(hint) = self.told.filter(|_| chance(1, 2)) {
+        if let Some(hint) = self.told.clone().filter(|_| chance(1, 2)) {
             self.tell(hint);
         }
     }

@@ -31,6 +31,7 @@ mod reserved;
 mod review;
 mod rights;
 mod runtimes;
+mod stored;
 mod support;
 mod together;
 mod tracking;

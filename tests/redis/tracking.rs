@@ -45,7 +45,7 @@ async fn whatever_happens_to_a_key_is_told() {
             .await;
         }
         for watch in [&mut own, &mut watch] {
-            assert_eq!(next(watch).await, Some(hint), "{name}");
+            assert_eq!(next(watch).await.as_ref(), Some(&hint), "{name}");
         }
         let renewal = holder.renew(&Renew::new(held, long())).await;
         assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");

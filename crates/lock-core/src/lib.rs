@@ -58,10 +58,10 @@ pub mod memory;
 pub mod runtime;
 
 pub use abilities::{
-    AnyBackend, Ballot, Capabilities, Capability, Cell, CellBackend, Conversion, ConvertBackend,
-    Convertible, Ending, Fixed, Holder, InspectBackend, Inspection, JointBackend, Kind, Membership,
-    OwnerTag, PermitBackend, Permits, Quarantine, QuorumNode, Resize, Resized, Server,
-    SharedBackend, Standing, Stored, Terms, Upgradable, Vote, Waiter,
+    AnyBackend, Ballot, Capabilities, Capability, Cell, CellBackend, Committed, Conversion,
+    ConvertBackend, Convertible, Ending, Fixed, Holder, InspectBackend, Inspection, JointBackend,
+    Kind, LoadedValue, Membership, OwnerTag, PermitBackend, Permits, Quarantine, QuorumNode,
+    Resize, Resized, Server, SharedBackend, Standing, Stored, Terms, Upgradable, Vote, Waiter,
 };
 pub use backend::Backend;
 pub use backoff::Backoff;

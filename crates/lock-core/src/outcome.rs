@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Error, Instant, TokenRange};
+use crate::{Error, Instant, LoadedValue, TokenRange};
 
 /// The answer to a request for a lease. Contention is an answer, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Attempt {
 }
 
 /// A lease that was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant {
     /// The fencing tokens of the lease.
@@ -39,18 +39,28 @@ pub struct Grant {
     pub valid_until: Instant,
     /// Whether other claims wait for the key.
     pub demand: Demand,
+    /// The value beside the lock, as the holder would [load it](crate::CellBackend::load_under), if the request
+    /// [asked for it](crate::Acquire::value) and the store has brought it. `None` says nothing about the value.
+    pub value: Option<LoadedValue>,
 }
 
 impl Grant {
-    /// A grant whose demand is unknown.
+    /// A grant whose demand is unknown, and which brings no value.
     pub fn new(tokens: TokenRange, valid_until: Instant) -> Self {
-        Self { tokens, valid_until, demand: Demand::Unknown }
+        Self { tokens, valid_until, demand: Demand::Unknown, value: None }
     }
 
     /// This grant with a known demand.
     #[must_use]
     pub fn in_demand(mut self, demand: Demand) -> Self {
         self.demand = demand;
+        self
+    }
+
+    /// This grant with what its holder would load.
+    #[must_use]
+    pub fn bringing(mut self, value: LoadedValue) -> Self {
+        self.value = Some(value);
         self
     }
 }

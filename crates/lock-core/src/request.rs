@@ -45,12 +45,15 @@ pub struct Acquire {
     pub tokens: NonZeroU32,
     /// Whether to join the queue of the store, if it has one, when the request is refused.
     pub queue: bool,
+    /// Whether the grant should bring the value beside the lock: see [`Grant::value`](crate::Grant::value). A
+    /// grant may come without it.
+    pub value: bool,
 }
 
 impl Acquire {
     /// A request for one fencing token, not to be queued.
     pub fn new(claim: Claim, ttl: Ttl) -> Self {
-        Self { claim, ttl, tokens: NonZeroU32::MIN, queue: false }
+        Self { claim, ttl, tokens: NonZeroU32::MIN, queue: false, value: false }
     }
 
     /// Asks for a range of `tokens`.
@@ -64,6 +67,31 @@ impl Acquire {
     #[must_use]
     pub fn queued(mut self) -> Self {
         self.queue = true;
+        self
+    }
+
+    /// Asks for the value beside the lock, together with the grant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let store = MemoryBackend::new();
+    /// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+    /// let request = Acquire::new(claim, Ttl::DEFAULT).with_value();
+    /// let Attempt::Granted(grant) = store.try_acquire(&request).await? else { unreachable!() };
+    /// let value = grant.value.expect("this store brings it");
+    /// assert_eq!(value.cell(), None, "no holder has stored a value yet");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_value(mut self) -> Self {
+        self.value = true;
         self
     }
 }

@@ -16,7 +16,7 @@ use crate::{Grant, OwnerToken, Result};
 ///
 /// A holder that hears any hint but [`Wanted`](Self::Wanted) or [`Next`](Self::Next) renews, to learn
 /// whether it still holds the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
     /// The key was released or deleted, only an upgradable holder is left, permits were added, or the semaphore

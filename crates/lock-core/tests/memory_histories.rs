@@ -296,8 +296,8 @@ impl History {
                     }
                     self.assert_open(request.claim.mode);
                     self.actors[index].waits = None;
-                    self.actors[index].held = Some((request.claim, grant));
                     self.highest = self.highest.max(grant.tokens.last().get());
+                    self.actors[index].held = Some((request.claim, grant));
                 }
             }
         }

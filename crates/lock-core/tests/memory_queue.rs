@@ -55,8 +55,8 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
     let next = Hint::Next { owner: theirs.claim.owner, after: SECOND };
     assert_eq!(heard(&mut watches.2), [next]);
     let pushed = heard(&mut watches.1);
-    let [Hint::Granted { owner, grant: Some(grant) }] = pushed[..] else { panic!("{pushed:?}") };
-    assert_eq!(owner, mine.claim.owner);
+    let [Hint::Granted { owner, grant: Some(grant) }] = &pushed[..] else { panic!("{pushed:?}") };
+    assert_eq!(*owner, mine.claim.owner);
     assert_eq!(grant.demand, Demand::Wanted);
     let claim_time = mine.ttl.claim();
     assert_eq!(grant.valid_until, claim_time.valid_until(first.clock().now()));

@@ -236,7 +236,7 @@ impl RedisBackend {
 
     /// Has the state of the lock say that the lock was released. Without that, a later term keeps the lock back for the
     /// time of a lease.
-    async fn noted(&self, names: &Names<'_>, claim: &Claim, ended: Ended) -> Released {
+    pub(crate) async fn noted(&self, names: &Names<'_>, claim: &Claim, ended: Ended) -> Released {
         if !ended.is_noted
             && let Err(error) = self.run(names, || verbs::note_release(names, claim)).await
         {

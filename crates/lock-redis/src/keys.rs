@@ -47,6 +47,8 @@ pub(crate) struct Keeping {
     pub(crate) gap: Option<Gap>,
     /// Whether it names the term of the server.
     pub(crate) terms: bool,
+    /// How long a value beside the lock is kept after it was written, in milliseconds; 0 for ever.
+    pub(crate) values: u64,
 }
 
 /// When a lock is left to foreign clients although claims wait.
@@ -61,7 +63,7 @@ pub(crate) struct Gap {
 impl Keeping {
     #[cfg(test)]
     pub(crate) fn for_ms(retention: u64) -> Self {
-        Self { retention, gap: None, terms: false }
+        Self { retention, gap: None, terms: false, values: 0 }
     }
 
     /// Without a turn of foreign clients.
@@ -228,6 +230,11 @@ impl Names<'_> {
     pub(crate) fn keeping(&self) -> Keeping {
         let Keeping { gap, .. } = self.layout.keeping;
         Keeping { gap: gap.filter(|_| self.lock.is_some()), ..self.layout.keeping }
+    }
+
+    /// How long a value beside the lock is kept after it was written, in milliseconds; 0 for ever.
+    pub(crate) fn values_kept(&self) -> u64 {
+        self.layout.keeping.values
     }
 
     /// Whether its state names the term of the server.

@@ -241,7 +241,11 @@ impl Site {
     }
 
     /// Releases by the full script, or by the one that names the lock alone while its slot is moved.
-    async fn release_in_full(&self, names: &Names<'_>, claim: &Claim) -> Result<Ended, Failure> {
+    pub(crate) async fn release_in_full(
+        &self,
+        names: &Names<'_>,
+        claim: &Claim,
+    ) -> Result<Ended, Failure> {
         let hub = self.hub();
         let call = verbs::release(names, claim, hub.listening().release_messages)?;
         let hears = hub.hears_releases(names);

@@ -21,6 +21,20 @@ macro_rules! full {
     };
 }
 
+/// A full script that brings the value beside the lock with a grant.
+macro_rules! valued {
+    ($($part:literal),+) => {
+        LazyLock::new(|| {
+            Script::new(concat!(
+                include_str!("scripts/value_begin.lua"),
+                include_str!("scripts/begin.lua"),
+                $(include_str!(concat!("scripts/", $part)),)+
+                include_str!("scripts/value_end.lua")
+            ))
+        })
+    };
+}
+
 /// A quick script: only its parts.
 macro_rules! quick {
     ($($part:literal),+) => {
@@ -33,6 +47,19 @@ macro_rules! quick {
 /// For an exclusive lease on a free lock.
 pub(crate) static QUICK_ACQUIRE: LazyLock<Script> =
     quick!("acquire_quick.lua", "acquire_quick_free.lua", "plain.lua", "acquire_quick_on.lua");
+/// As [`QUICK_ACQUIRE`], and brings the value beside the lock.
+pub(crate) static VALUE_ACQUIRE: LazyLock<Script> = quick!(
+    "acquire_value.lua",
+    "acquire_quick.lua",
+    "acquire_quick_free.lua",
+    "plain.lua",
+    "acquire_quick_on.lua",
+    "acquire_value_on.lua"
+);
+/// Writes the value and releases an exclusive lease on a lock that no claim waits for.
+pub(crate) static VALUE_RELEASE: LazyLock<Script> = quick!("value_quick.lua");
+/// Writes the value and releases an exclusive lease, if a claim waits.
+pub(crate) static VALUE_HAND_OVER: LazyLock<Script> = quick!("value_on.lua", "hand_over_quick.lua");
 /// For an exclusive lease. Names the lock and no other key.
 pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew_quick.lua");
 /// For an exclusive lease on a lock that no claim waits for.
@@ -47,6 +74,23 @@ pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release_single.lua"
 /// As [`QUICK_ACQUIRE`], where grants name their term.
 pub(crate) static TERM_ACQUIRE: LazyLock<Script> =
     quick!("acquire_quick.lua", "term.lua", "plain.lua", "acquire_term_on.lua");
+/// As [`VALUE_ACQUIRE`], where grants name their term.
+pub(crate) static TERM_VALUE_ACQUIRE: LazyLock<Script> = quick!(
+    "acquire_value.lua",
+    "acquire_quick.lua",
+    "term.lua",
+    "plain.lua",
+    "acquire_term_on.lua",
+    "acquire_value_on.lua"
+);
+/// As [`VALUE_HAND_OVER`], where grants name their term.
+pub(crate) static TERM_VALUE_HAND_OVER: LazyLock<Script> = quick!(
+    "value_on.lua",
+    "term.lua",
+    "hand_over_term.lua",
+    "hand_over_quick.lua",
+    "hand_over_term_on.lua"
+);
 /// As [`QUICK_RENEW`], where grants name their term.
 pub(crate) static TERM_RENEW: LazyLock<Script> = quick!("renew_term.lua");
 /// As [`QUICK_RELEASE`], where grants name their term.
@@ -61,6 +105,22 @@ pub(crate) static TERM_HAND_OVER: LazyLock<Script> =
 
 /// For exclusive, shared and upgradable leases.
 pub(crate) static ACQUIRE: LazyLock<Script> = full!(
+    "keys.lua",
+    "acquire.lua",
+    "lock.lua",
+    "state.lua",
+    "read.lua",
+    "places.lua",
+    "leases.lua",
+    "queue.lua",
+    "join.lua",
+    "acquire_on.lua",
+    "acquire_alone.lua",
+    "acquire_line.lua",
+    "acquire_join.lua"
+);
+/// As [`ACQUIRE`], and brings the value beside the lock.
+pub(crate) static ACQUIRE_WITH_VALUE: LazyLock<Script> = valued!(
     "keys.lua",
     "acquire.lua",
     "lock.lua",
@@ -233,9 +293,12 @@ pub(crate) static RECALL: LazyLock<Script> = full!("recall.lua", "server.lua", "
 
 /// Whether a script may grant a lease to the client that calls it, or a place in the queue.
 pub(crate) fn asks(script: &'static Script) -> bool {
-    let asking: [&'static Script; 8] = [
+    let asking: [&'static Script; 11] = [
         &QUICK_ACQUIRE,
         &TERM_ACQUIRE,
+        &VALUE_ACQUIRE,
+        &TERM_VALUE_ACQUIRE,
+        &ACQUIRE_WITH_VALUE,
         &QUICK_WAIT,
         &TERM_WAIT,
         &KEEP_MANY,
@@ -270,8 +333,10 @@ pub(crate) fn usual(terms: bool) -> impl Iterator<Item = &'static Script> {
 
 /// Every script, where grants name their `terms` or do not.
 pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
-    let others: [&'static Script; 20] = [
+    let others: [&'static Script; 22] = [
         &ACQUIRE,
+        &ACQUIRE_WITH_VALUE,
+        &VALUE_RELEASE,
         &SINGLE_RELEASE,
         &RENEW_MANY,
         &KEEP_MANY,
@@ -293,7 +358,13 @@ pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
         &RECALL,
     ];
     let of_terms: [&'static Script; 3] = [&NOTE_RELEASE, &COMMIT, RELEASE.with_terms(true)];
-    let others = others.into_iter().map(move |script| script.with_terms(terms));
+    let of_values: [&'static Script; 2] = if terms {
+        [&TERM_VALUE_ACQUIRE, &TERM_VALUE_HAND_OVER]
+    } else {
+        [&VALUE_ACQUIRE, &VALUE_HAND_OVER]
+    };
+    let others = others.into_iter().chain(of_values);
+    let others = others.map(move |script| script.with_terms(terms));
     usual(terms).chain(others).chain(of_terms.into_iter().filter(move |_| terms))
 }
 

@@ -11,13 +11,15 @@ use crate::hub::{Inbox, Sample, number, tokens};
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::modes::Code;
-use crate::scripts::{ACQUIRE, ACQUIRE_COUNTED, RELEASE, RENEW};
+use crate::scripts::{ACQUIRE, ACQUIRE_COUNTED, ACQUIRE_WITH_VALUE, RELEASE, RENEW};
 use crate::wire::{Call, Reply, Script};
 
+mod brought;
 mod many;
 mod quick;
 #[cfg(test)]
 mod tests;
+mod valued;
 
 pub(crate) use many::{kept, renewed_of_many};
 pub(crate) use quick::{
@@ -25,6 +27,7 @@ pub(crate) use quick::{
     quick_renew, quick_wait, quickly_acquired, quickly_queued, quickly_released, quickly_renewed,
     single_release, voted_quickly,
 };
+pub(crate) use valued::{committed, value_hand_over, value_release};
 
 /// The bytes of digits, separators and short words among the arguments.
 const NUMBERS: usize = 96;
@@ -62,7 +65,15 @@ pub(crate) fn acquire(
     let Acquire { claim, ttl, .. } = request;
     let mode = Code::of(claim.mode)?;
     let inbox = waiting.inbox.map_or(&b""[..], Inbox::id);
-    let mut call = about(acquiring(claim.mode), names, claim, inbox.len());
+    let mut call = if request.value && claim.mode == Mode::Exclusive {
+        let owner = claim.owner.expose();
+        let room = owner.len() + inbox.len();
+        let mut call = on_keys(&ACQUIRE_WITH_VALUE, names, Some(names.cell()), room);
+        call.bytes(owner);
+        call
+    } else {
+        about(acquiring(claim.mode), names, claim, inbox.len())
+    };
     call.number(ttl.as_millis()).number(request.tokens.get().into()).bytes(inbox);
     let is_queued = request.queue && waiting.inbox.is_some();
     if mode.is_understood() && !is_queued && from.is_none() {
@@ -87,7 +98,8 @@ pub(crate) fn acquired(
     waiting: Waiting<'_>,
     answer: &Answer,
 ) -> Result<Acquired, Error> {
-    let read = match &answer.reply {
+    let (reply, value) = brought::split(&answer.reply, &request.claim.owner);
+    let read = match reply {
         Reply::Int(left) => Some(Acquired {
             attempt: Attempt::Busy { retry_after: remaining(*left) },
             sample: None,
@@ -95,6 +107,7 @@ pub(crate) fn acquired(
         Reply::Text(text) => match text.strip_prefix(b"q ") {
             Some(text) => queued(text, request.ttl, answer.sent),
             None => granted(text, request.ttl, waiting.inbox.is_some(), answer.sent)
+                .map(|grant| brought::bringing(grant, value))
                 .map(|grant| Acquired { attempt: Attempt::Granted(grant), sample: None }),
         },
         _ => None,

@@ -23,7 +23,7 @@ const ECHO: Duration = Duration::from_millis(50);
 /// After a hint was passed on, each of the other nodes may repeat the hint: an echo. An echo and the first hint about the
 /// next lease look alike. So the first hint of such a node is in doubt. A hint in doubt wakes no waiter alone, but it
 /// counts beside others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Merger {
     quorum: Quorum,
     listening: NodeSet,
@@ -84,15 +84,15 @@ impl Merger {
         } else {
             self.heard.insert(node)
         }
-        let strongest = match self.hint {
-            Some((before, _)) if strength(before) >= strength(hint) => before,
+        let strongest = match &self.hint {
+            Some((before, _)) if strength(before) >= strength(&hint) => before.clone(),
             _ => hint,
         };
         if self.heard.len() >= self.quorum.needed() {
             return Some(self.pass(strongest, now));
         }
         if let Some(patience) = self.patience() {
-            let at = self.hint.map_or(Instant::FAR_FUTURE, |(_, at)| at);
+            let at = self.hint.as_ref().map_or(Instant::FAR_FUTURE, |(_, at)| *at);
             self.hint = Some((strongest, at.min(now + patience)));
         }
         None
@@ -100,12 +100,12 @@ impl Merger {
 
     /// When to call [`fire`](Self::fire).
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.hint.map(|(_, at)| at)
+        self.hint.as_ref().map(|(_, at)| *at)
     }
 
     /// Passes on a hint that has waited long enough.
     pub(crate) fn fire(&mut self, now: Instant) -> Option<Hint> {
-        let (hint, _) = self.hint.filter(|&(_, at)| at <= now)?;
+        let (hint, _) = self.hint.take_if(|(_, at)| *at <= now)?;
         Some(self.pass(hint, now))
     }
 
@@ -126,7 +126,7 @@ impl Merger {
     }
 }
 
-fn strength(hint: Hint) -> u8 {
+fn strength(hint: &Hint) -> u8 {
     match hint {
         Hint::Resync => 3,
         Hint::Released => 2,
@@ -189,7 +189,7 @@ mod tests {
         }
         assert_eq!(merger.hear(2, Hint::Released, at(0)), Some(Hint::Released));
         for order in [[0, 1, 3], [3, 0, 1]] {
-            let mut merger = Merger { ..merger };
+            let mut merger = merger.clone();
             for node in order {
                 assert_eq!(merger.hear(node, Hint::Released, at(10)), None);
             }

@@ -348,7 +348,7 @@ impl<N: QuorumNode> Round<N> {
     /// The outcome of a grant by these nodes, at the time when the last answer that counts has come.
     fn granted_until(&self, tokens: TokenRange, nodes: NodeSet, now: Instant) -> Outcome {
         let deadlines =
-            nodes.iter().filter_map(|node| Some((node, self.grants[node]?.valid_until)));
+            nodes.iter().filter_map(|node| Some((node, self.grants[node].as_ref()?.valid_until)));
         let deadlines: Vec<_> = deadlines.collect();
         match validity::until(&deadlines, self.core.quorum.needed()) {
             Some((valid_until, nodes)) if valid_until > now => {

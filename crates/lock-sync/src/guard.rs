@@ -177,6 +177,7 @@ macro_rules! narrowing {
         /// # Errors
         ///
         /// The guard itself, if the closure returns `None`.
+        #[allow(clippy::result_large_err, reason = "the error is the guard, as with tokio")]
         pub fn try_map<$($generics)*>(this: Self, f: F) -> Result<$Part<$($args)*>, Self>
         where
             F: FnOnce($whole) -> Option<$part>,

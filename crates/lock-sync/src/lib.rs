@@ -32,6 +32,7 @@
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
 //! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases: any can |
 //! | [`ReentrantMutex`]: its owner locks again | [`Locks::reentrant_mutex`] | grant leases: any can; to enter [in another process](Locks::owner), [hold jointly](lock_core::JointBackend) |
+//! | [`StoredMutex`]: the store keeps the value beside the lock | [`Locks::stored_mutex`] | [keep a value](lock_core::CellBackend) |
 //! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | [keep a value](lock_core::CellBackend) |
 //! | [`Election`]: one process leads, all see which | [`Locks::election`] | keep a value |
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
@@ -146,6 +147,12 @@ pub use recipes::election::{Election, LeaderInfo, Leadership, Observer, UpdateEr
 pub use recipes::once_cell::{OnceCell, OnceCellError, SetError};
 pub use recipes::slots::{
     AcquireSlot, AcquireSlotOwned, OwnedSlotPermit, SlotPermit, SlotSemaphore,
+};
+#[cfg(feature = "postcard")]
+pub use recipes::stored::Postcard;
+pub use recipes::stored::{
+    Bytes, Codec, CodecError, CommitError, Json, SaveError, Snapshot, StoredLockError, StoredMutex,
+    StoredMutexGuard, StoredUpdateError, Versions,
 };
 pub use recipes::together::{AllGuard, LockAll, TryLockAll};
 pub use reentrant::{

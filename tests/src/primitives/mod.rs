@@ -26,6 +26,7 @@ pub mod rwlock;
 pub mod several;
 pub mod slots;
 mod stages;
+pub mod stored;
 
 use std::time::Duration;
 
@@ -155,6 +156,7 @@ macro_rules! primitives {
         $crate::primitives!(@several $stage);
         $crate::primitives!(@slots $stage);
         $crate::primitives!(@cells $stage);
+        $crate::primitives!(@stored $stage);
         $crate::primitives!(@elections $stage);
         $crate::primitives!(@inspecting $stage);
         $crate::primitives!(@conversions $conversions $stage);
@@ -211,6 +213,15 @@ macro_rules! primitives {
             one_caller_makes_the_value_and_all_read_it,
             a_caller_waits_for_the_value_that_another_client_makes,
             a_client_that_dies_while_it_makes_the_value_is_followed,
+        );
+    };
+    (@stored $stage:ty) => {
+        $crate::primitives!(@tests stored $stage:
+            no_committed_change_is_lost,
+            only_a_commit_changes_the_value,
+            a_waiting_client_gets_the_committed_value,
+            a_subscriber_ends_at_the_latest_version,
+            a_dead_client_commits_nothing,
         );
     };
     (@elections $stage:ty) => {
@@ -292,7 +303,7 @@ macro_rules! primitives {
 #[cfg(test)]
 mod tests {
     /// The files with cases.
-    const CASES: [&str; 13] = [
+    const CASES: [&str; 15] = [
         include_str!("barriers.rs"),
         include_str!("cells.rs"),
         include_str!("conversions.rs"),
@@ -301,11 +312,13 @@ mod tests {
         include_str!("inspecting.rs"),
         include_str!("joint.rs"),
         include_str!("mutex.rs"),
+        include_str!("options.rs"),
         include_str!("permits.rs"),
         include_str!("queue.rs"),
         include_str!("reentrant.rs"),
         include_str!("rwlock.rs"),
         include_str!("several.rs"),
+        include_str!("stored.rs"),
     ];
 
     #[test]

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    Capabilities, Capability, Cell, CellBackend, ConvertBackend, Convertible, InspectBackend,
-    Inspection, JointBackend, PermitBackend, Permits, Resize, Resized, SharedBackend, Stored,
+    Capabilities, Capability, Cell, CellBackend, Committed, ConvertBackend, Convertible,
+    InspectBackend, Inspection, JointBackend, PermitBackend, Permits, Resize, Resized,
+    SharedBackend, Stored,
 };
 use crate::{
     Acquire, Attempt, Backend, Claim, Clock, Convert, Error, ErrorKind, FencingToken, Key, Mode,
@@ -268,6 +269,15 @@ impl CellBackend for AnyBackend {
         value: Option<&[u8]>,
     ) -> Result<Stored, Error> {
         self.cells()?.store(claim, token, value).await
+    }
+
+    async fn commit(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: &[u8],
+    ) -> Result<Committed, Error> {
+        self.cells()?.commit(claim, token, value).await
     }
 }
 

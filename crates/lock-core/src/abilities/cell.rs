@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode};
+use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode, Released};
 
 /// A store that keeps a small value beside a lock, which only the holder can write. A `OnceCell`,
-/// a `Barrier` and a `Leader` election need this.
+/// a `StoredMutex`, a `Barrier` and a `Leader` election need this.
 ///
 /// - Every client MUST load the value that was stored (`a_stored_value_can_be_loaded`), also after the
 ///   lease under which it was written is over (`a_value_outlives_its_lease`).
@@ -29,6 +29,17 @@ use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode};
 ///   (`storing_twice_is_no_error`).
 /// - A value of more than [`Cell::MAX_LEN`] bytes MUST be refused as
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`a_value_has_a_limit`).
+/// - A grant MAY bring the value, if its request [asks for it](crate::Acquire::value). If a grant brings a value, or
+///   brings that there is none, that MUST be what its holder would load (`a_grant_brings_what_its_holder_would_load`).
+///   The same holds for a grant that a [hint](crate::Hint::Granted) announces
+///   (`a_pushed_grant_brings_what_its_holder_would_load`).
+/// - A [commit](CellBackend::commit) MUST store the value under the token of the holder, and MUST end the lease
+///   (`a_commit_stores_and_releases`). It MUST do so only for the holder. For another claim it MUST change nothing,
+///   and say so (`only_the_holder_can_commit`).
+/// - A commit that is repeated after it was done MUST be answered as done, as long as its value is the present one
+///   (`committing_twice_is_no_error`).
+/// - A commit MUST wake watchers, and hand the key over, as a [release](crate::Backend::release) does
+///   (`a_commit_passes_the_key_on`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` keeps no values beside its locks",
     label = "this needs a backend that keeps a value which only the holder can write",
@@ -85,6 +96,39 @@ pub trait CellBackend: Backend {
         token: FencingToken,
         value: Option<&[u8]>,
     ) -> Result<Stored, Error>;
+
+    /// Stores the value beside the lock that this claim holds, and releases the claim.
+    ///
+    /// `token` is the fencing token of the holder. The default implementation stores, and then releases. A store
+    /// that can do both in one step SHOULD do so.
+    ///
+    /// # Errors
+    ///
+    /// As [`store`](Self::store). After a [retryable](Error::is_retryable) error the value may have been stored, and
+    /// the claim may have been released. Repeating the call is harmless.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open how much was done. Release the claim afterwards.
+    async fn commit(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: &[u8],
+    ) -> Result<Committed, Error> {
+        match self.store(claim, token, Some(value)).await? {
+            Stored::Written => {}
+            Stored::NotHeld => {
+                let kept = self.load(&claim.key).await?;
+                return Ok(Committed::late(kept.as_ref(), token, value));
+            }
+        }
+        Ok(match self.release(claim).await? {
+            Released::Freed { contended } => Committed::Done { contended },
+            // The lease has ended by itself since the value was stored.
+            Released::NotHeld => Committed::Done { contended: false },
+        })
+    }
 }
 
 /// A value beside a lock.
@@ -174,9 +218,51 @@ pub enum Stored {
     NotHeld,
 }
 
+/// What the holder of a lock would load: a value, or that there is none.
+///
+/// A [`Grant`](crate::Grant::value) can bring it. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedValue(Option<Arc<Cell>>);
+
+impl LoadedValue {
+    /// What [`CellBackend::load_under`] returned.
+    pub fn new(loaded: Option<Cell>) -> Self {
+        Self(loaded.map(Arc::new))
+    }
+
+    /// The value, if there is one.
+    pub fn cell(&self) -> Option<&Cell> {
+        self.0.as_deref()
+    }
+}
+
+/// The answer to a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "only `Done` says that the value was stored"]
+pub enum Committed {
+    /// The value was stored, and the claim does not hold the lock any more.
+    Done {
+        /// As in [`Released::Freed`](crate::Released::Freed).
+        contended: bool,
+    },
+    /// The claim does not hold the lock, or the present value has a higher token. This call wrote nothing.
+    NotHeld,
+}
+
+impl Committed {
+    /// The answer to a commit under a claim that does not hold the lock, from the value beside the lock. An earlier
+    /// call, whose answer was lost, may have done the commit.
+    pub fn late(kept: Option<&Cell>, token: FencingToken, value: &[u8]) -> Self {
+        let is_done = |kept: &Cell| kept.token == token && kept.value == value && kept.settled;
+        if kept.is_some_and(is_done) { Self::Done { contended: false } } else { Self::NotHeld }
+    }
+}
+
 macro_rules! forward {
     ($($pointer:ident),*) => {$(
         #[async_trait]
+        #[deny(clippy::missing_trait_methods)]
         impl<B: CellBackend + ?Sized> CellBackend for $pointer<B> {
             async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
                 (**self).load(key).await
@@ -193,6 +279,15 @@ macro_rules! forward {
                 value: Option<&[u8]>,
             ) -> Result<Stored, Error> {
                 (**self).store(claim, token, value).await
+            }
+
+            async fn commit(
+                &self,
+                claim: &Claim,
+                token: FencingToken,
+                value: &[u8],
+            ) -> Result<Committed, Error> {
+                (**self).commit(claim, token, value).await
             }
         }
     )*};

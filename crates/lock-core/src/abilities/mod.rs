@@ -13,7 +13,7 @@ mod shared;
 
 pub use any::AnyBackend;
 pub use capabilities::{Capabilities, Capability};
-pub use cell::{Cell, CellBackend, Stored};
+pub use cell::{Cell, CellBackend, Committed, LoadedValue, Stored};
 pub use convert::{Conversion, ConvertBackend, Convertible, Fixed, Upgradable};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
 pub use joint::JointBackend;

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 
 use super::{MemoryBackend, Verb};
-use crate::{Attempt, Backend, Cell, CellBackend, Claim, Convert, ConvertBackend, Convertible};
+use crate::Convertible;
+use crate::{Attempt, Backend, Cell, CellBackend, Claim, Committed, Convert, ConvertBackend};
 use crate::{FencingToken, InspectBackend, Inspection, JointBackend, Key};
 use crate::{PermitBackend, Permits, Released, Resize, Resized, Result, SharedBackend, Stored};
 
@@ -75,6 +76,17 @@ impl CellBackend for MemoryBackend {
             })
         };
         Ok(connection.carry(Verb::Cell, write).await?.unwrap_or(Stored::NotHeld))
+    }
+
+    async fn commit(&self, claim: &Claim, token: FencingToken, value: &[u8]) -> Result<Committed> {
+        Cell::check(claim, Some(value))?;
+        let Self { store, connection } = self;
+        let commit = || {
+            store.at_known(&claim.key, |entry, now, post| {
+                entry.commit(claim, token, value, connection, now, post)
+            })
+        };
+        Ok(connection.carry(Verb::Cell, commit).await?.unwrap_or(Committed::NotHeld))
     }
 }
 

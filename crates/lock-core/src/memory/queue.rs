@@ -22,6 +22,8 @@ pub(super) struct Slot {
     pub(super) from: Option<Mode>,
     pub(super) ttl: Ttl,
     pub(super) tokens: NonZeroU32,
+    /// Whether the grant is to bring the value beside the lock.
+    pub(super) value: bool,
     ends: Instant,
     pub(super) client: Arc<Connection>,
 }
@@ -140,6 +142,7 @@ impl Slot {
             from,
             ttl: request.ttl,
             tokens: request.tokens,
+            value: request.value,
             ends: visit.now + request.ttl.place().duration(),
             client: Arc::clone(visit.client),
         }

@@ -55,7 +55,7 @@ impl Watchers {
     /// Writes a hint to all watches. Returns whether some belong to another client than `sender`.
     pub(super) fn tell_all(&self, hint: Hint, sender: &Arc<Connection>, post: &mut Post) -> bool {
         for watcher in self.0.iter().filter(|watcher| !watcher.connection.is_muted()) {
-            post.add(&watcher.hints, hint);
+            post.add(&watcher.hints, hint.clone());
         }
         self.0.iter().any(|watcher| !watcher.is_of(sender))
     }
@@ -75,7 +75,7 @@ impl Watchers {
         post: &mut Post,
     ) {
         for watcher in self.0.iter().filter(|watcher| watcher.is_of(client)) {
-            post.add(&watcher.hints, hint);
+            post.add(&watcher.hints, hint.clone());
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use lock_core::{Attempt, Convert, ConvertBackend, Convertible, JointBackend, Key, Released};
-use lock_core::{Backend, Cell, CellBackend, Claim, FencingToken, InspectBackend, Inspection};
-use lock_core::{Result, SharedBackend, Stored};
+use lock_core::{Backend, Cell, CellBackend, Claim, Committed, FencingToken, InspectBackend};
+use lock_core::{Inspection, Result, SharedBackend, Stored};
 
 use crate::bug::Bug;
 use crate::line::put_back;
@@ -75,6 +75,33 @@ impl CellBackend for Mutant {
             return Ok(Stored::Written);
         }
         Ok(stored)
+    }
+
+    async fn commit(&self, claim: &Claim, token: FencingToken, value: &[u8]) -> Result<Committed> {
+        let done = Committed::Done { contended: false };
+        let committed = match self.bug {
+            Bug::CommitKeepsTheLease => {
+                return Ok(
+                    match CellBackend::store(&self.store, claim, token, Some(value)).await? {
+                        Stored::Written => done,
+                        _ => Committed::NotHeld,
+                    },
+                );
+            }
+            Bug::CommittingTwiceFails
+                if self.load(&claim.key).await?.is_some_and(|cell| cell.token == token) =>
+            {
+                return Ok(Committed::NotHeld);
+            }
+            Bug::CommitsWithoutServing => {
+                let line = self.take_out_all_of(&claim.key).await?;
+                let committed = self.store.commit(claim, token, value).await?;
+                put_back(line).await?;
+                committed
+            }
+            _ => self.store.commit(claim, token, value).await?,
+        };
+        Ok(if self.bug == Bug::AnybodyCanCommit { done } else { committed })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Grant};
-use lock_core::{Instant, Key, Mode, OwnerToken, Renew, Result, TokenRange, Ttl};
+use lock_core::{Instant, Key, LoadedValue, Mode, OwnerToken, Renew, Result, TokenRange, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -106,6 +106,9 @@ impl Mutant {
             Bug::AlwaysSaysQuiet => Demand::Quiet,
             _ => grant.demand,
         };
+        if self.bug == Bug::GrantsBringNoValue {
+            grant.value = grant.value.take().map(|_| LoadedValue::new(None));
+        }
     }
 
     /// When the lease ends. The request was `sent` for the time that was `asked`.

@@ -88,9 +88,9 @@ pub(crate) struct Lease {
 
 impl Shared {
     /// Sends a hint to all watches that hear about other clients.
-    pub(crate) fn tell_everybody(&self, hint: Hint) {
+    pub(crate) fn tell_everybody(&self, hint: &Hint) {
         for listener in &self.everybody {
-            let _gone = listener.unbounded_send(hint);
+            let _gone = listener.unbounded_send(hint.clone());
         }
     }
 }

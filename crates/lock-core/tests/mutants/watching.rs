@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::stream::{pending, select};
-use lock_core::{Backend, Clock, FencingToken, Hint, Key, Mode, OwnerToken, Result};
+use lock_core::{Backend, Clock, FencingToken, Hint, Key, LoadedValue, Mode, OwnerToken, Result};
 use lock_core::{TokenRange, Watch};
 
 use crate::bug::Bug;
@@ -57,7 +57,7 @@ fn next_wrongly(bug: Bug, hint: Hint, owner: OwnerToken, shared: &Shared) -> Opt
     match bug {
         Bug::TellsNobodyThatItIsNext => return None,
         Bug::TellsTheNextToAskAtOnce => return Some(Hint::Next { owner, after: Duration::ZERO }),
-        Bug::TellsEverybodyWhoIsNext => shared.tell_everybody(hint),
+        Bug::TellsEverybodyWhoIsNext => shared.tell_everybody(&hint),
         _ => {}
     }
     Some(hint)
@@ -76,7 +76,7 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
             Bug::ClosingTellsNobody | Bug::AddingTellsNobody => Some(Hint::Released),
             _ => None,
         };
-        return (unheard != Some(hint)).then_some(hint);
+        return (unheard.as_ref() != Some(&hint)).then_some(hint);
     };
     match bug {
         Bug::TellsNobodyOfTheirGrant => return None,
@@ -101,7 +101,13 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
                 grant.valid_until = waiting.request.ttl.claim().valid_until(clock.now());
             }
         }
-        Bug::TellsOfGrantsOnAllWatches => shared.tell_everybody(hint),
+        Bug::TellsOfGrantsOnAllWatches => {
+            let hint = Hint::Granted { owner, grant: Some(grant.clone()) };
+            shared.tell_everybody(&hint);
+        }
+        Bug::PushesBringNoValue => {
+            grant.value = grant.value.take().map(|_| LoadedValue::new(None));
+        }
         _ => {}
     }
     Some(Hint::Granted { owner, grant: Some(grant) })

@@ -1,16 +1,19 @@
 //! A small value beside a lock.
 
 use async_trait::async_trait;
-use lock_core::{Cell, CellBackend, Claim, Error, FencingToken, Key, Stored};
+use lock_core::{Cell, CellBackend, Claim, Committed, Error, FencingToken, Key, Released, Stored};
 
 use crate::hub::number;
 use crate::keys::Names;
+use crate::leases::Ended;
+use crate::link::Answer;
 use crate::scripts::{LOAD, STORE};
-use crate::wire::{Call, Reply, Script};
+use crate::topology::Site;
+use crate::wire::{Call, Failure, Reply, Script};
 use crate::{RedisBackend, verbs};
 
-/// The value is kept in a key of its own, `lock:{name}:cell`, which never expires: erase a value that is
-/// no longer wanted.
+/// The value is kept in a key of its own, `lock:{name}:cell`. It never expires, unless the app sets a
+/// [retention](crate::Builder::value_retention): erase a value that is no longer wanted.
 ///
 /// A message tells every watcher of a new value, whatever else the watcher listens to. A client whose
 /// user may not subscribe to that message does not hear of new values.
@@ -36,17 +39,70 @@ impl CellBackend for RedisBackend {
             + value.map_or(0, <[u8]>::len);
         let call = || {
             let mut call = on_cell(&STORE, &names, room);
-            call.bytes(owner).number(token.get()).pieces(channel);
+            call.bytes(owner).number(token.get()).pieces(channel).number(names.values_kept());
             if let Some(value) = value {
                 call.bytes(value);
             }
             call
         };
-        match self.run(&names, call).await?.reply {
+        let (names, call) = (&names, &call);
+        let store = |site: Site| async move {
+            let is_written = |answer: &Answer| answer.reply == Reply::Int(1);
+            site.confirmed(names, site.run(call()), is_written).await
+        };
+        match self.route(names, store).await??.reply {
             Reply::Int(1) => Ok(Stored::Written),
             Reply::Int(0) => Ok(Stored::NotHeld),
             _ => Err(verbs::unintelligible("store")),
         }
+    }
+
+    /// One script, also if a claim waits. A lock on an exact key that is now and then
+    /// [left to foreign clients](crate::Builder::gap) needs one more.
+    async fn commit(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: &[u8],
+    ) -> Result<Committed, Error> {
+        Cell::check(claim, Some(value))?;
+        let names = &self.layout().names(&claim.key)?;
+        let commit = |site: Site| async move {
+            let is_done = |(committed, _): &(Committed, _)| *committed != Committed::NotHeld;
+            site.confirmed(names, site.commit(names, claim, (token, value)), is_done).await
+        };
+        let (committed, ended) = self.route(names, commit).await??;
+        if let Some(ended) = ended {
+            self.noted(names, claim, ended).await;
+        }
+        Ok(committed)
+    }
+}
+
+impl Site {
+    /// Writes the value and releases. Returns also how the release has ended, if that is to be noted.
+    async fn commit(
+        &self,
+        names: &Names<'_>,
+        claim: &Claim,
+        (token, value): (FencingToken, &[u8]),
+    ) -> Result<(Committed, Option<Ended>), Failure> {
+        let hub = self.hub();
+        if !hub.forget(names, claim) {
+            let answer = self.run(verbs::value_release(names, claim, token, value)).await?;
+            if let Some(Released::Freed { contended }) = verbs::quickly_released(&answer)? {
+                return Ok((Committed::Done { contended }, None));
+            }
+        }
+        let tell = hub.listening().release_messages;
+        let answer = self.run(verbs::value_hand_over(names, claim, tell, (token, value))).await?;
+        if let Some(committed) = verbs::committed(&answer, hub.hears_releases(names))? {
+            return Ok((committed, None));
+        }
+        // The value is written.
+        let ended = self.release_in_full(names, claim).await?;
+        let contended = matches!(ended.released, Released::Freed { contended: true });
+        Ok((Committed::Done { contended }, Some(ended)))
     }
 }
 

@@ -50,6 +50,7 @@ pub struct Builder {
     tracking: bool,
     queue_limit: u32,
     retention: Duration,
+    value_retention: Option<Duration>,
     gap: Option<(u32, Duration)>,
     term_quarantine: Option<bool>,
     data_quarantine: Option<Ttl>,
@@ -103,6 +104,7 @@ impl Builder {
             tracking: false,
             queue_limit: 10_000,
             retention: HOUR,
+            value_retention: None,
             gap: None,
             term_quarantine: None,
             data_quarantine: None,
@@ -181,6 +183,16 @@ impl Builder {
     /// clients of a lock should use the same value.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// How long the server keeps a value beside a lock after it was written: for ever by default.
+    ///
+    /// A [`StoredMutex`](https://docs.rs/lock-sync/latest/lock_sync/struct.StoredMutex.html) whose value has gone begins
+    /// with its initial value again, and a `OnceCell` is initialized again. Each write begins the time anew. At least a
+    /// second. All clients of a lock should use the same value.
+    pub fn value_retention(mut self, retention: Duration) -> Self {
+        self.value_retention = Some(retention);
         self
     }
 
@@ -343,7 +355,8 @@ impl Builder {
         let wish = self.wish()?;
         let fails_over = !matches!(target, Target::Single(_));
         let terms = self.term_quarantine.unwrap_or(fails_over || wish.is_some());
-        let keeping = Keeping { retention, gap, terms };
+        let values = self.value_retention.map_or(0, |kept| kept.as_millis() as u64);
+        let keeping = Keeping { retention, gap, terms, values };
         let layout = Layout::new(&self.prefix, database, keeping)?;
         let settings = Settings {
             protocol: self.protocol_of(&target),
@@ -386,6 +399,9 @@ impl Builder {
         }
         if self.retention < Duration::from_secs(1) || self.retention > 720 * HOUR {
             return Err(invalid("a retention is between 1 s and 30 days"));
+        }
+        if self.value_retention.is_some_and(|kept| kept < Duration::from_secs(1)) {
+            return Err(invalid("a value is kept for at least 1 s"));
         }
         if self.gap.is_some_and(|(turns, pause)| turns == 0 || !GAPS.contains(&pause)) {
             return Err(invalid(

@@ -61,7 +61,7 @@ async fn use_it(
         }
         Some(watch) => {
             rehearsal.unqueued = backend.queues();
-            expect(backend, watch, |hint| hint == Hint::Released, rehearsal).await;
+            expect(backend, watch, |hint| *hint == Hint::Released, rehearsal).await;
             Ok(())
         }
         None => Ok(()),
@@ -113,7 +113,7 @@ async fn hear_of_grant(
     rehearsal: &mut Rehearsal,
 ) -> Result<(), Error> {
     let owner = next.claim.owner;
-    let is_it = |hint| matches!(hint, Hint::Granted { owner: it, .. } if it == owner);
+    let is_it = |hint: &Hint| matches!(hint, Hint::Granted { owner: it, .. } if *it == owner);
     if expect(backend, watch, is_it, rehearsal).await {
         rehearsal.uncounted = is_lost(backend, &next.claim, next.ttl).await?;
     }
@@ -124,14 +124,14 @@ async fn hear_of_grant(
 async fn expect(
     backend: &RedisBackend,
     mut watch: Watch,
-    is_it: impl Fn(Hint) -> bool,
+    is_it: impl Fn(&Hint) -> bool,
     rehearsal: &mut Rehearsal,
 ) -> bool {
     let limit = backend.fleet().command_timeout();
     let heard = async {
         loop {
             match watch.next().await {
-                Some(hint) if is_it(hint) => return true,
+                Some(hint) if is_it(&hint) => return true,
                 Some(_) => {}
                 None => return false,
             }

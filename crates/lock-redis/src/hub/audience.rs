@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Demand, Grant, Hint, Instant, OwnerToken};
+use lock_core::{Acquire, Cell, Demand, Grant, Hint, Instant, LoadedValue, OwnerToken};
 
 use super::channel::{Id, Seen};
 use super::entering::{Sample, valid_until};
@@ -30,6 +30,8 @@ struct Waiting {
     sample: Option<Sample>,
     /// When the place is lost, unless the request is repeated.
     ends: Instant,
+    /// The value that came just before a grant, and the instant of that grant on the server's clock.
+    value: Option<(u64, Cell)>,
 }
 
 impl Audience {
@@ -56,7 +58,16 @@ impl Audience {
             Some(waiting) => {
                 (waiting.claim, waiting.confirms, waiting.ends) = (claim, confirms, ends);
             }
-            None => self.waiting.push(Waiting { owner, claim, confirms, sample: None, ends }),
+            None => {
+                self.waiting.push(Waiting {
+                    owner,
+                    claim,
+                    confirms,
+                    sample: None,
+                    ends,
+                    value: None,
+                });
+            }
         }
     }
 
@@ -85,6 +96,12 @@ impl Audience {
     pub(super) fn hear(&mut self, message: Message, received: Instant) {
         let hint = match message {
             Message::Wanted => Hint::Wanted,
+            Message::Value { owner, at, cell } => {
+                if let Some(waiting) = self.find(owner) {
+                    waiting.value = Some((at, cell));
+                }
+                return;
+            }
             Message::Next { owner, after } => match self.find(owner) {
                 // The claim may ask at once.
                 Some(_) if after.is_zero() => Hint::Granted { owner, grant: None },
@@ -98,7 +115,15 @@ impl Audience {
                 let until =
                     known.and_then(|sample| valid_until(sample, pushed, waiting.claim, received));
                 let demand = if wanted { Demand::Wanted } else { Demand::Quiet };
-                let grant = until.map(|until| Grant::new(tokens, until).in_demand(demand));
+                // A value that came with another grant may be out of date.
+                let value = waiting.value.take().filter(|(at, _)| *at == pushed.at);
+                let grant = until.map(|until| {
+                    let grant = Grant::new(tokens, until).in_demand(demand);
+                    match value {
+                        Some((_, cell)) => grant.bringing(LoadedValue::new(Some(cell))),
+                        None => grant,
+                    }
+                });
                 if grant.is_some() {
                     self.forget(owner);
                 }
@@ -123,7 +148,7 @@ impl Audience {
 
     pub(super) fn tell(&self, hint: Hint) {
         for (_, mailbox) in &self.watchers {
-            mailbox.post(hint);
+            mailbox.post(hint.clone());
         }
     }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lock_core::{FencingToken, OwnerToken, TokenRange};
+use lock_core::{Cell, FencingToken, OwnerToken, TokenRange};
 
 use super::channel::Channel;
 use super::entering::Pushed;
@@ -29,7 +29,7 @@ impl Inbox {
 }
 
 /// A message of a script to one client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// A claim that waited was granted.
     Granted {
@@ -39,6 +39,8 @@ pub(super) enum Message {
         /// Whether other claims still wait.
         wanted: bool,
     },
+    /// The value beside the lock of a claim, which is granted at this instant of the server's clock.
+    Value { owner: OwnerToken, at: u64, cell: Cell },
     /// A claim waits for a lock that this client holds.
     Wanted,
     /// A waiting claim is the first in the queue, and its turn could come after this time.
@@ -54,6 +56,7 @@ impl Message {
         match words.next()? {
             b"wanted" => Some((Self::Wanted, words.next()?)),
             b"granted" => Self::read_grant(words.next()?),
+            b"value" => Self::read_value(words.next()?),
             b"next" => {
                 let mut words = words.next()?.splitn(3, |byte| *byte == b' ');
                 let (owner, after) = (owner(words.next()?)?, number(words.next()?)?);
@@ -77,6 +80,16 @@ impl Message {
             _ => return None,
         };
         Some((Self::Granted { owner, tokens, pushed, wanted }, words.next()?))
+    }
+
+    /// `owner micros token length key+value`; `length` is that of the key.
+    fn read_value(text: &[u8]) -> Option<(Self, &[u8])> {
+        let mut words = text.splitn(5, |byte| *byte == b' ');
+        let (owner, at) = (owner(words.next()?)?, number(words.next()?)?);
+        let (token, length) = (number(words.next()?)?, number(words.next()?)?);
+        let (key, value) = words.next()?.split_at_checked(length)?;
+        let cell = Cell::new(value.to_vec(), FencingToken::new(token), false);
+        Some((Self::Value { owner, at, cell }, key))
     }
 }
 

@@ -149,7 +149,7 @@ mod tests {
         let mailbox = Mailbox::default();
         let [one, other] = [1, 2].map(|byte| OwnerToken::from_bytes([byte; 16]));
         let grant = Grant::new(TokenRange::single(FencingToken::new(7)), Instant::from_nanos(7));
-        for (owner, grant) in [(one, None), (other, None), (one, Some(grant))] {
+        for (owner, grant) in [(one, None), (other, None), (one, Some(grant.clone()))] {
             mailbox.post(Hint::Granted { owner, grant });
         }
         mailbox.post(Hint::Changed);

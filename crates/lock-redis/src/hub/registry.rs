@@ -91,7 +91,7 @@ impl Registry {
         let Some(listeners) = state.channels.get(channel) else { return };
         let Some(hint) = listeners.topic.hint(payload) else { return };
         for (_, mailbox) in &listeners.mailboxes {
-            mailbox.post(hint);
+            mailbox.post(hint.clone());
         }
     }
 

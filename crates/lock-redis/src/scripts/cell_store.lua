@@ -5,7 +5,8 @@
 -- ARGV[1]  the token of the owner that holds the lock alone
 -- ARGV[2]  its fencing token
 -- ARGV[3]  the channel for the message about the new value
--- ARGV[4]  the value; left out to erase it
+-- ARGV[4]  how long the value is kept, in ms; 0 for ever
+-- ARGV[5]  the value; left out to erase it
 --
 -- Replies 1, or 0 if the owner does not hold the lock or there is a value with a higher token.
 
@@ -19,8 +20,11 @@ if #before > #ARGV[2] or (#before == #ARGV[2] and before > ARGV[2]) then
   return 0
 end
 
-if ARGV[4] then
-  redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[4])
+if ARGV[5] then
+  redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5])
+  if ARGV[4] ~= '0' then
+    redis.call('PEXPIRE', KEYS[2], ARGV[4])
+  end
 else
   redis.call('DEL', KEYS[2])
 end

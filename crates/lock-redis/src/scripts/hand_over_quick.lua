@@ -12,6 +12,8 @@
 -- ARGV[5]  the rest of that place, as in wait_quick.lua
 -- ARGV[6]  the channel for the message that the lock is free, or empty for no message
 -- ARGV[7]  the number of the request
+-- ARGV[8]  left out, or the value that goes with the lock: "token length", with the length of the key of the lock, and
+--          after a space the key and the value
 -- Replies with the number alone if the lease is over; or with the number and, after a space, "f told" if the lock is
 -- free, with the number of clients that heard; "q left micros" if the owner that wants the lock next has a place; or
 -- `?` if the full script has to decide.
@@ -84,6 +86,9 @@ local latest = (clock - 1577836800000000) * 4 - (tonumber(sign) or 0)
 local range = string.format('%.0f %.0f', math.max(latest, last - math.min(count, 40000)) + 1, last)
 local channel = string.match(KEYS[2], '^[^{]*') .. 'inbox:'
 local granted = 'granted ' .. owner .. ' ' .. range .. ' ' .. lease .. ' ' .. micros
+if ARGV[8] then
+  redis.pcall('PUBLISH', channel .. inbox, 'value ' .. owner .. ' ' .. micros .. ' ' .. ARGV[8])
+end
 local heard = redis.pcall('PUBLISH', channel .. inbox, granted .. (waits and ' 1 ' or ' 0 ') .. KEYS[1])
 if heard == 0 or type(heard) ~= 'number' then
   call('SETRANGE', KEYS[1], '0', ARGV[1])

@@ -6,6 +6,7 @@ use lock_core::{
     Acquire, Attempt, Claim, Error, Grant, OwnerToken, Released, Renew, TokenRange, Ttl,
 };
 
+use super::brought::{bringing, split};
 use super::{
     Acquired, NUMBERS, number, on_state, queued, remaining, time_left, unintelligible, valid_for,
 };
@@ -14,7 +15,8 @@ use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::{
     NOTE_RELEASE, QUICK_ACQUIRE, QUICK_HAND_OVER, QUICK_RELEASE, QUICK_RENEW, QUICK_WAIT,
-    SINGLE_RELEASE, TERM_ACQUIRE, TERM_HAND_OVER, TERM_RELEASE, TERM_RENEW, TERM_WAIT,
+    SINGLE_RELEASE, TERM_ACQUIRE, TERM_HAND_OVER, TERM_RELEASE, TERM_RENEW, TERM_VALUE_ACQUIRE,
+    TERM_WAIT, VALUE_ACQUIRE,
 };
 use crate::state::{self, reserved};
 use crate::wire::{Call, Reply, Script};
@@ -35,8 +37,13 @@ pub(crate) enum QuickRenewal {
 
 pub(crate) fn quick_acquire(names: &Names<'_>, request: &Acquire) -> Call {
     let Acquire { claim, ttl, .. } = request;
-    let script = script(names, &QUICK_ACQUIRE, &TERM_ACQUIRE);
-    let mut call = on_state(script, names, claim.owner.expose().len());
+    let mut call = if request.value {
+        let script = script(names, &VALUE_ACQUIRE, &TERM_VALUE_ACQUIRE);
+        on_value(script, names, claim.owner.expose().len())
+    } else {
+        let script = script(names, &QUICK_ACQUIRE, &TERM_ACQUIRE);
+        on_state(script, names, claim.owner.expose().len())
+    };
     call.bytes(claim.owner.expose())
         .number(ttl.as_millis())
         .number(ttl.as_millis() + names.retention())
@@ -49,13 +56,17 @@ pub(crate) fn quickly_acquired(
     request: &Acquire,
     answer: &Answer,
 ) -> Result<Option<Attempt>, Error> {
-    let Reply::Text(text) = &answer.reply else { return Err(unintelligible("acquire")) };
+    let (reply, value) = split(&answer.reply, &request.claim.owner);
+    let Reply::Text(text) = reply else { return Err(unintelligible("acquire")) };
     if text == b"?" {
         return Ok(None);
     }
     let read = match text.strip_prefix(b"b ") {
         Some(left) => refused(left),
-        None => granted(text, request, answer).map(Attempt::Granted),
+        None => {
+            let grant = granted(text, request, answer);
+            grant.map(|grant| Attempt::Granted(bringing(grant, value)))
+        }
     };
     read.map(Some).ok_or_else(|| unintelligible("acquire"))
 }
@@ -141,8 +152,13 @@ pub(crate) fn quick_release(names: &Names<'_>, claim: &Claim) -> Call {
 
 /// A request for a place in the queue, for an exclusive claim.
 pub(crate) fn quick_wait(names: &Names<'_>, request: &Acquire, inbox: &Inbox, limit: u32) -> Call {
-    let mut call =
-        on_queue(script(names, &QUICK_WAIT, &TERM_WAIT), names, &request.claim, inbox.id().len());
+    let mut call = on_queue(
+        script(names, &QUICK_WAIT, &TERM_WAIT),
+        names,
+        &request.claim,
+        None,
+        inbox.id().len(),
+    );
     call.number(limit.into()).number(request.ttl.place().as_millis()).text(rest_of(request, inbox));
     call
 }
@@ -176,7 +192,7 @@ pub(crate) fn hand_over(
     let channel = names.released();
     let room = channel.map(<[u8]>::len).iter().sum::<usize>() + 2 * NUMBERS;
     let script = script(names, &QUICK_HAND_OVER, &TERM_HAND_OVER);
-    let mut call = on_queue(script, names, claim, room);
+    let mut call = on_queue(script, names, claim, None, room);
     match next {
         Some((next, inbox)) => call
             .bytes(next.claim.owner.expose())
@@ -253,7 +269,7 @@ pub(crate) fn quickly_released(answer: &Answer) -> Result<Option<Released>, Erro
 }
 
 /// The first script, or the second one if the state of the lock names the term.
-fn script(
+pub(super) fn script(
     names: &Names<'_>,
     plain: &'static Script,
     with_term: &'static Script,
@@ -261,19 +277,35 @@ fn script(
     if names.has_terms() { with_term } else { plain }
 }
 
-/// A call that names the lock, its state and its queue, with the owner's token and how long the state is kept.
-fn on_queue(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize) -> Call {
+/// A call that names the lock, its state, its queue, and a fifth key if there is one, with the owner's token and how long the state is kept.
+pub(super) fn on_queue(
+    script: &'static Script,
+    names: &Names<'_>,
+    claim: &Claim,
+    fifth: Option<[&[u8]; 2]>,
+    room: usize,
+) -> Call {
     let owner = claim.owner.expose();
     let [state, queue, places, ..] = names.satellites();
-    let satellites = [state, queue, places];
-    let keys: usize = satellites.iter().flatten().map(|piece| piece.len()).sum();
-    let mut call =
-        Call::new(script, 4, names.lock().len() + keys + 2 * owner.len() + NUMBERS + room);
+    let satellites = [state, queue, places].into_iter().chain(fifth);
+    let (keys, bytes) = satellites.clone().fold((1, names.lock().len()), |(keys, bytes), it| {
+        (keys + 1, bytes + it[0].len() + it[1].len())
+    });
+    let mut call = Call::new(script, keys, bytes + 2 * owner.len() + NUMBERS + room);
     call.bytes(names.lock());
     for satellite in satellites {
         call.pieces(satellite);
     }
     call.bytes(owner).number(names.retention());
+    call
+}
+
+/// A call that names the lock, its state and its value.
+pub(super) fn on_value(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
+    let (lock, keys) = (names.lock(), [names.state(), names.cell()]);
+    let bytes: usize = keys.iter().flatten().map(|piece| piece.len()).sum();
+    let mut call = Call::new(script, 3, lock.len() + bytes + NUMBERS + room);
+    call.bytes(lock).pieces(keys[0]).pieces(keys[1]);
     call
 }
 

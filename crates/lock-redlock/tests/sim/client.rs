@@ -82,7 +82,7 @@ impl Client {
             self.log(|| format!("is answered {attempt:?}"));
             match attempt {
                 Some(Ok(Attempt::Granted(grant))) => {
-                    let lease = self.note(&request, asked, grant);
+                    let lease = self.note(&request, asked, grant.clone());
                     return Some(Held { lease, request, grant });
                 }
                 Some(Ok(Attempt::Busy { retry_after })) => {
@@ -186,7 +186,7 @@ impl Client {
         let attempt = self.attempt(&held.request).await;
         self.log(|| format!("asks again, and is answered {attempt:?}"));
         let now = self.world.now();
-        let before = held.grant;
+        let before = &held.grant;
         match attempt {
             Some(Ok(Attempt::Granted(grant))) => {
                 let is_valid = now < before.valid_until;

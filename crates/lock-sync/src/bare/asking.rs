@@ -25,7 +25,7 @@ impl BareLock {
         &'a self,
         request: BoxFuture<'a, Result<T, Error>>,
     ) -> impl Future<Output = Result<T, Error>> + Send + Sync {
-        self.ask_from(self.shared().home, request)
+        self.ask_from(self.home, request)
     }
 
     /// Like [`ask`](Self::ask), but first waits until the store has back what this process has given up of this key.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lock_core::{Error, Key, Mode, OwnerToken};
 
-use crate::engine::{Asks, Entry, Manner, Shared};
+use crate::engine::{Asks, Entry, Home, Manner, Shared};
 use crate::handoff::Handoff;
 
 pub(crate) use limit::{Bell, Limit, alarm, unanswered};
@@ -19,18 +19,22 @@ pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;
 
 // The types of the engine that the code above it uses.
-pub(crate) use crate::engine::{Acquiring, Denial, Gathering, Held, Hold, Policy, Upgrading, Wait};
+pub(crate) use crate::engine::{
+    Acquiring, Denial, Gathering, Held, Hold, Policy, Upgrading, Wait, Write,
+};
 
 /// A lock of this process by its name, with the manner in which its holders let go.
 #[derive(Clone)]
 pub(crate) struct BareLock {
     entry: Arc<Entry>,
     manner: Manner,
+    /// Where requests run that a task waits for.
+    home: Home,
 }
 
 impl BareLock {
     pub(crate) fn named(shared: &Arc<Shared>, name: Key) -> Result<Self, Error> {
-        Ok(Self { entry: shared.entry(name)?, manner: shared.manner })
+        Ok(Self { entry: shared.entry(name)?, manner: shared.manner, home: shared.home })
     }
 
     /// Another lock of the same handle.
@@ -41,7 +45,7 @@ impl BareLock {
     /// This lock, for a group that holds it jointly.
     pub(crate) fn joint(&self, group: OwnerToken) -> Self {
         let entry = self.shared().named(self.key().clone(), Some(group), *self.entry.policy());
-        Self { entry, manner: self.manner }
+        Self { entry, ..self.clone() }
     }
 
     /// This lock with another policy. In this process it is another lock: both contend as two processes do.
@@ -59,6 +63,18 @@ impl BareLock {
 
     pub(crate) fn with_cache(mut self, idle: Duration) -> Self {
         self.manner.cache = Some(idle);
+        self
+    }
+
+    /// This lock, whose grants bring the value beside it.
+    pub(crate) fn with_value(mut self) -> Self {
+        self.manner.value = true;
+        self
+    }
+
+    /// This lock, for a caller that blocks its thread: perhaps no other thread drives the caller's runtime.
+    pub(crate) fn on_driver(mut self) -> Self {
+        self.home = Home::Driver;
         self
     }
 
@@ -104,7 +120,11 @@ impl BareLock {
 
     /// Begins to wait for the lock.
     pub(crate) fn acquiring(&self, mode: Mode, wait: Wait) -> Acquiring {
-        Acquiring::new(Arc::clone(&self.entry), mode, wait, self.manner)
+        let mut acquiring = Acquiring::new(Arc::clone(&self.entry), mode, wait, self.manner);
+        if self.home == Home::Driver {
+            acquiring.on_driver();
+        }
+        acquiring
     }
 
     /// Waits for the lock.
@@ -121,6 +141,11 @@ impl BareLock {
     /// Makes the waiting claims of this process ask again: something has changed of which the store may send no hint.
     pub(crate) fn look_again(&self) {
         self.entry.look_again();
+    }
+
+    /// Waits until further acquisitions are refused.
+    pub(crate) async fn closed(&self) {
+        self.shared().closed().await;
     }
 
     /// Wakes the waiters of this process, so that each looks at its own handle.

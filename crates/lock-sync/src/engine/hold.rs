@@ -4,9 +4,9 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 
-use lock_core::{Claim, FencingToken, Key, Mode, Released};
+use lock_core::{Claim, FencingToken, Key, LoadedValue, Mode, Released};
 
-use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket};
+use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 
 /// The right of one holder to the lock. Dropping it passes the lock on.
@@ -67,6 +67,47 @@ impl Hold {
     /// The claim under which the store knows the lease, unless the lease is over.
     pub(crate) fn claim(&self) -> Option<Claim> {
         self.entry.lock().machine.claim(self.ticket.hold).cloned()
+    }
+
+    // ---- The value beside the lock ----
+
+    /// The value, if this process knows it.
+    pub(crate) fn value(&self) -> Option<LoadedValue> {
+        self.entry.lock().machine.value(self.ticket.hold)
+    }
+
+    /// This holder has loaded the value.
+    pub(crate) fn loaded(&self, value: &LoadedValue) {
+        self.entry.lock().machine.loaded(self.ticket.hold, value);
+    }
+
+    /// The value is about to be written without [`begin_write`](Self::begin_write).
+    pub(crate) fn forget_value(&self) {
+        self.entry.lock().machine.forget_value(self.ticket.hold);
+    }
+
+    /// Begins to write the value. If the hold is dropped before it has noted the answer, the lease goes back to the
+    /// store. `last`: the holder lets go afterwards.
+    pub(crate) fn begin_write(&mut self, last: bool) -> Option<Write> {
+        let (hold, manner) = (self.ticket.hold, self.manner);
+        let write = self.entry.event(|machine| machine.begin_write(hold, last, manner))?;
+        self.ticket.token = write.token;
+        if let Some(held) = self.held.get() {
+            held.set_token(write.token);
+        }
+        Some(write)
+    }
+
+    /// The store has answered a write, and the lease goes on. Without a value, the store has written nothing.
+    pub(crate) fn wrote(&self, value: Option<&LoadedValue>) {
+        self.entry.lock().machine.wrote(self.ticket.hold, value);
+    }
+
+    /// The store has written the value and ended the lease.
+    pub(crate) fn committed(mut self, contended: bool) {
+        self.live = false;
+        self.tell_handles();
+        self.entry.event(|machine| machine.committed(self.ticket.hold, contended));
     }
 
     pub(super) fn entry(&self) -> &Arc<Entry> {

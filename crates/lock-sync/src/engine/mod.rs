@@ -43,7 +43,7 @@ pub(crate) use gathering::Gathering;
 pub(crate) use held::Held;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
-pub(crate) use machine::{Denial, Manner, Policy, Return, Ticket};
+pub(crate) use machine::{Denial, Manner, Policy, Return, Ticket, Write};
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;
 pub(crate) use shared::{Choices, Home, Keyed, Wait};

@@ -130,7 +130,7 @@ impl<E: Keyed> Shared<E> {
                 outage_limit: choices.outage_limit,
                 converts: backend.capabilities().converter().is_some(),
             },
-            manner: Manner { handoff: choices.handoff, cache: None },
+            manner: Manner { handoff: choices.handoff, cache: None, value: false },
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
             flights: Arc::default(),
             backend,

@@ -5,4 +5,5 @@ mod cell;
 pub(crate) mod election;
 pub(crate) mod once_cell;
 pub(crate) mod slots;
+pub(crate) mod stored;
 pub(crate) mod together;

@@ -37,6 +37,8 @@ mod semaphore_model;
 mod semaphore_order;
 mod shutdown;
 mod slots;
+mod stored;
+mod stored_faults;
 mod support;
 mod together;
 mod turns;

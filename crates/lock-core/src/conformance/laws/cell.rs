@@ -282,7 +282,12 @@ impl<B: CellBackend> Client<B> {
     }
 
     /// Stores a value, which must succeed.
-    async fn stores(&self, claim: &Claim, token: FencingToken, value: Option<&[u8]>) -> Check {
+    pub(super) async fn stores(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Check {
         match self.try_store(claim, token, value).await?? {
             Stored::Written => Ok(()),
             Stored::NotHeld => Err(Failure::Broken("the holder could not store a value".into())),
@@ -301,18 +306,18 @@ impl<B: CellBackend> Client<B> {
         Ok(self.bounded("load", self.backend.load(key)).await??)
     }
 
-    async fn load_under(&self, claim: &Claim) -> Check<Option<Cell>> {
+    pub(super) async fn load_under(&self, claim: &Claim) -> Check<Option<Cell>> {
         Ok(self.bounded("load under a claim", self.backend.load_under(claim)).await??)
     }
 
-    async fn has_no_value(&self, key: &Key) -> Check {
+    pub(super) async fn has_no_value(&self, key: &Key) -> Check {
         let cell = self.load(key).await?;
         ensure!(cell.is_none(), "there should be no value, but there is {cell:?}");
         Ok(())
     }
 
     /// Loads the value, which must be `value`.
-    async fn has(&self, key: &Key, value: &[u8]) -> Check<Cell> {
+    pub(super) async fn has(&self, key: &Key, value: &[u8]) -> Check<Cell> {
         match self.load(key).await? {
             Some(cell) if cell.value == value => Ok(cell),
             other => Err(Failure::Broken(format!(

@@ -17,7 +17,7 @@ pub(in super::super) async fn tokens_increase_with_every_grant<H: Harness>(
         let client = if round % 2 == 0 { &one } else { &other };
         let claim = scene.claim(&key)?;
         let grant = client.granted(&claim, scene.long()).await?;
-        above(before.replace(grant), grant)?;
+        above(before.replace(grant.clone()), grant)?;
         client.freed(&claim).await?;
     }
     Ok(())
@@ -63,7 +63,7 @@ pub(in super::super) async fn a_reserved_range_is_never_reissued<H: Harness>(
             let grant = granted(client.try_acquire(&request).await??)?;
             let count = grant.tokens.count();
             ensure!(count <= wanted, "{count} tokens were granted, {wanted} were asked for");
-            above(before.replace(grant), grant)?;
+            above(before.replace(grant.clone()), grant)?;
             client.freed(&request.claim).await?;
         }
     }

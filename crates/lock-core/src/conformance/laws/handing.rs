@@ -24,7 +24,7 @@ pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     let pushed = waiter.hears_grant().await?;
     let claimed = waiter.claims().await?;
     ensure!(
-        pushed.is_none_or(|pushed| pushed.tokens == claimed.tokens),
+        pushed.as_ref().is_none_or(|pushed| pushed.tokens == claimed.tokens),
         "{pushed:?} was announced, but it is {claimed:?}"
     );
     newcomer.refused(&key, ttl).await?;
@@ -62,19 +62,19 @@ pub(in super::super) async fn a_grant_is_told_to_its_owner_alone<H: Harness>(
     }
 }
 
-fn is_grant(hint: Hint) -> bool {
+fn is_grant(hint: &Hint) -> bool {
     matches!(hint, Hint::Granted { .. })
 }
 
-fn names_an_owner(hint: Hint) -> bool {
+fn names_an_owner(hint: &Hint) -> bool {
     matches!(hint, Hint::Granted { .. } | Hint::Next { .. })
 }
 
 /// Waits for such a hint, and forever if there is none.
-async fn hears(watch: &mut Watch, is_such: impl Fn(Hint) -> bool) {
+async fn hears(watch: &mut Watch, is_such: impl Fn(&Hint) -> bool) {
     loop {
         match watch.next().await {
-            Some(hint) if is_such(hint) => return,
+            Some(hint) if is_such(&hint) => return,
             Some(_) => {}
             None => std::future::pending().await,
         }
@@ -246,7 +246,7 @@ pub(in super::super) async fn tokens_increase_along_the_line<H: Harness>(
     for mut waiter in line {
         let pushed = waiter.hears_grant().await?;
         let claimed = waiter.claims().await?;
-        for grant in pushed.into_iter().chain([claimed]) {
+        for grant in pushed.iter().chain([&claimed]) {
             let (highest, lowest) = (before.tokens.last(), grant.tokens.first());
             ensure!(lowest > highest, "{lowest} was handed over after up to {highest}");
             let (count, wanted) = (grant.tokens.count(), waiter.request.tokens);
@@ -294,9 +294,9 @@ pub(in super::super) async fn every_answer_tells_the_demand<H: Harness>(
 
     holder.freed(&held).await?;
     let pushed = first.hears_grant().await?;
-    let demand = |grant: Option<Grant>| grant.map(|grant| grant.demand);
+    let demand = |grant: &Option<Grant>| grant.as_ref().map(|grant| grant.demand);
     ensure!(
-        matches!(demand(pushed), None | Some(Demand::Wanted)),
+        matches!(demand(&pushed), None | Some(Demand::Wanted)),
         "a claim still waited, but {pushed:?} was pushed"
     );
     let claimed = first.claims().await?;
@@ -304,7 +304,7 @@ pub(in super::super) async fn every_answer_tells_the_demand<H: Harness>(
     ensure!(first.leaves().await?, "the lease was lost");
 
     let pushed = second.hears_grant().await?;
-    ensure!(demand(pushed) != Some(Demand::Wanted), "no claim waited, but {pushed:?} was pushed");
+    ensure!(demand(&pushed) != Some(Demand::Wanted), "no claim waited, but {pushed:?} was pushed");
     let last = second.claims().await?;
     told(last.demand != Demand::Wanted, "the last grant", last.demand)?;
     let renewal = demand_of(second.client, second.claim(), ttl).await?;

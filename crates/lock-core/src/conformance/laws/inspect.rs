@@ -25,9 +25,9 @@ where
         let (dead, live) = (in_mode(&key, mode)?, in_mode(&key, mode)?);
         let Some(first) = one.obtains_if_known(&dead, short).await? else { continue };
         let second = other.obtains(&live, ttl).await?;
-        shows(&one.inspect(&key).await?, mode.kind(), &[(first, short), (second, ttl)])?;
+        shows(&one.inspect(&key).await?, mode.kind(), &[(&first, short), (&second, ttl)])?;
         scene.elapse(short.duration()).await;
-        shows(&one.inspect(&key).await?, mode.kind(), &[(second, ttl)])?;
+        shows(&one.inspect(&key).await?, mode.kind(), &[(&second, ttl)])?;
         other.freed(&live).await?;
         shows(&one.inspect(&key).await?, mode.kind(), &[])?;
     }
@@ -37,7 +37,7 @@ where
     let held = scene.claim(&key)?;
     let grant = one.granted(&held, ttl).await?;
     for client in [&one, &other] {
-        shows(&client.inspect(&key).await?, Kind::Exclusive, &[(grant, ttl)])?;
+        shows(&client.inspect(&key).await?, Kind::Exclusive, &[(&grant, ttl)])?;
     }
     let lapsing = other.waits(queued(&key, Mode::Exclusive, short)?).await?;
     let mut kept = one.waits(scene.queued(&key, ttl)?).await?;
@@ -53,7 +53,7 @@ where
 
 /// Checks that an inspection shows these leases, each with no more time than it can have left, and
 /// no waiters.
-fn shows(inspection: &Inspection, kind: Kind, leases: &[(Grant, Ttl)]) -> Check {
+fn shows(inspection: &Inspection, kind: Kind, leases: &[(&Grant, Ttl)]) -> Check {
     ensure!(
         inspection.holding == leases.len() as u64 && inspection.holders.len() == leases.len(),
         "{} hold the key, but it shows {inspection:?}",

@@ -4,6 +4,7 @@
 
 pub(super) mod arena;
 pub(super) mod cell;
+pub(super) mod committing;
 pub(super) mod confirming;
 pub(super) mod converting;
 pub(super) mod counting;

@@ -144,6 +144,20 @@ macro_rules! __lock_core_cell_laws {
             a_value_has_a_limit:
                 "A value of the greatest length is stored, and a longer one is refused.",
         }
+        committing {
+            a_grant_brings_what_its_holder_would_load:
+                "If a grant brings a value, its holder would load that value.",
+            a_pushed_grant_brings_what_its_holder_would_load:
+                "If a grant that a hint announces brings a value, its holder would load that value.",
+            a_commit_stores_and_releases:
+                "After a commit every client loads the value, with the token of the holder, and the key is free.",
+            only_the_holder_can_commit:
+                "A commit under a claim that does not hold the key changes nothing and says so.",
+            committing_twice_is_no_error:
+                "A commit that is repeated is done, and does not touch the lease of the next holder.",
+            a_commit_passes_the_key_on:
+                "A commit wakes watchers, and hands the key to the first claim in the queue.",
+        }
     } };
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::super::connection::Connection;
 use super::super::post::Post;
 use super::Entry;
-use crate::Stored;
-use crate::{Cell, Claim, FencingToken, Hint, Instant, Mode, OwnerToken};
+use crate::{Acquire, Attempt, Cell, Claim, Committed, FencingToken, Hint, Instant, LoadedValue};
+use crate::{Mode, OwnerToken, Released, Stored};
 
 /// A value, and the claim and token of its writer.
 #[derive(Debug)]
@@ -44,5 +44,44 @@ impl Entry {
         self.kept = value.map(|value| Kept { value: value.into(), token, writer });
         self.watchers.tell_all(Hint::Changed, client, post);
         Stored::Written
+    }
+
+    /// Writes the value and ends the lease, if the claim holds the key and no higher token has written.
+    pub(in super::super) fn commit(
+        &mut self,
+        claim: &Claim,
+        token: FencingToken,
+        value: &[u8],
+        client: &Arc<Connection>,
+        now: Instant,
+        post: &mut Post,
+    ) -> Committed {
+        match self.store(claim, token, Some(value), client, now, post) {
+            Stored::Written => match self.release(claim, client, now, post) {
+                Released::Freed { contended } => Committed::Done { contended },
+                Released::NotHeld => Committed::Done { contended: false },
+            },
+            Stored::NotHeld => Committed::late(self.load(now).as_ref(), token, value),
+        }
+    }
+
+    /// What the exclusive holder of the key would load.
+    pub(super) fn value(&mut self, now: Instant) -> LoadedValue {
+        LoadedValue::new(self.load(now))
+    }
+
+    /// The answer to this request, with the value if the request asks for it.
+    pub(super) fn with_value(
+        &mut self,
+        request: &Acquire,
+        attempt: Attempt,
+        now: Instant,
+    ) -> Attempt {
+        match attempt {
+            Attempt::Granted(grant) if request.value => {
+                Attempt::Granted(grant.bringing(self.value(now)))
+            }
+            other => other,
+        }
     }
 }

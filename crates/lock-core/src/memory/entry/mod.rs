@@ -55,10 +55,11 @@ impl Entry {
     ) -> Result<Attempt, Error> {
         self.drop_ended(visit.now);
         self.declare_for(request, visit.now)?;
-        match self.repeat(request, visit) {
-            Some(grant) => Ok(Attempt::Granted(grant)),
-            None => self.ask(request, visit, limit, post),
-        }
+        let attempt = match self.repeat(request, visit) {
+            Some(grant) => Attempt::Granted(grant),
+            None => self.ask(request, visit, limit, post)?,
+        };
+        Ok(self.with_value(request, attempt, visit.now))
     }
 
     /// Extends a lease, if it is held.

@@ -125,6 +125,8 @@ impl Entry {
             client: Arc::clone(&slot.client),
         });
         // Store and clients share a clock, so there is nothing to convert.
-        Grant::new(tokens, now + ends.saturating_duration_since(now).saturating_sub(ttl.drift()))
+        let left = ends.saturating_duration_since(now).saturating_sub(ttl.drift());
+        let grant = Grant::new(tokens, now + left);
+        if slot.value { grant.bringing(self.value(now)) } else { grant }
     }
 }

@@ -80,7 +80,10 @@ impl<W> Machine<W> {
         asking.request.sent = false;
         match result {
             Ok(Attempt::Granted(grant)) => {
-                let grant = if asking.wanted { grant.in_demand(Demand::Wanted) } else { *grant };
+                let mut grant = grant.clone();
+                if asking.wanted {
+                    grant.demand = Demand::Wanted;
+                }
                 self.granted(seat, asking.claim, grant);
                 if asking.hinted {
                     // The hint may be about this very grant.

@@ -153,7 +153,7 @@ impl<W> Machine<W> {
         change.request.sent = false;
         match result {
             Ok(Attempt::Granted(grant)) if leased.lease.is_valid(self.pass.now) => {
-                leased.become_mode(change.to, *grant, self.pass.now);
+                leased.become_mode(change.to, grant, self.pass.now);
             }
             Ok(Attempt::Granted(_)) => {
                 leased.claim.mode = change.to;
@@ -286,7 +286,7 @@ impl Leased {
     }
 
     /// The store has converted the lease.
-    pub(super) fn become_mode(&mut self, mode: Mode, grant: Grant, now: Instant) {
+    pub(super) fn become_mode(&mut self, mode: Mode, grant: &Grant, now: Instant) {
         self.claim.mode = mode;
         self.conversions += 1;
         self.lease.extend(grant.valid_until);

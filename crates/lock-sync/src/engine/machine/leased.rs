@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Claim, Clock, FencingToken, Grant, Instant, Mode, Ttl};
+use lock_core::{Claim, Clock, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 
 use super::super::validity::Validity;
 use super::Ticket;
@@ -58,6 +58,12 @@ pub(super) struct Leased {
     pub(super) spent: bool,
     /// The process gave the lease up, and took it back before it sent the release.
     pub(super) retaken: bool,
+    /// The value beside the lock, if the process knows it. Only holders of this lease can change it.
+    pub(super) value: Option<LoadedValue>,
+    /// A write of the value that the store has not answered.
+    pub(super) writing: Option<Writing>,
+    /// The highest token under which a holder of this lease has written the value.
+    pub(super) written: Option<FencingToken>,
 }
 
 /// The stage of a lease, for this process.
@@ -69,6 +75,15 @@ pub(super) enum Stage {
     Lost(LeaseLost),
     /// The process has given the lease up, and the store has not confirmed that.
     Going(Going),
+}
+
+/// A write that the store has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// The lease stays.
+    Save,
+    /// The store ends the lease in the step that writes the value.
+    Commit,
 }
 
 /// A lease that goes back to the store.
@@ -127,6 +142,9 @@ impl Leased {
             watch_at: now + WATCH_AFTER,
             spent: false,
             retaken: false,
+            value: grant.value,
+            writing: None,
+            written: None,
         };
         Self::in_memory_of(former, Validity::new(clock, grant.valid_until), new)
     }
@@ -180,7 +198,12 @@ impl Leased {
     /// Whether this process may still give the lease to holders.
     #[inline]
     pub(super) fn is_usable(&self, now: Instant) -> bool {
-        !self.spent && self.lease.is_valid(now)
+        !self.spent && self.writing.is_none() && self.lease.is_valid(now)
+    }
+
+    /// Whether the store may have ended the lease already, on behalf of its holder.
+    pub(super) fn is_committing(&self) -> bool {
+        self.writing == Some(Writing::Commit)
     }
 
     // ---- Holders ----

@@ -38,6 +38,7 @@ mod short_ways;
 mod staying;
 mod terms;
 mod watching;
+mod writing;
 
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ pub(crate) use releasing::Ending;
 pub(super) use releasing::Rest;
 pub(super) use terms::Entered;
 pub(crate) use terms::{Denial, Manner, Policy, Ticket};
+pub(crate) use writing::Write;
 
 use super::holds::HoldId;
 use super::request::Outage;
@@ -124,7 +126,7 @@ impl<W> Machine<W> {
             seats: vec![Seat::Free],
             queue: Queue::new(),
             upgrade: None,
-            manner: Manner { handoff: Handoff::Fair, cache: None },
+            manner: Manner { handoff: Handoff::Fair, cache: None, value: false },
             watch: Watching::Off,
             watch_failures: 0,
             rest_at: Instant::FAR_FUTURE,

@@ -155,7 +155,7 @@ impl<W> Machine<W> {
     }
 
     /// The request for the next lease, if it can travel together with the release of this lease.
-    fn request_again(&self, seat: usize) -> Option<Acquire> {
+    pub(super) fn request_again(&self, seat: usize) -> Option<Acquire> {
         let leased = self.seats[seat].leased()?;
         let want = self.queue.first_want()?;
         let alone = self.seats.iter().filter(|seat| !seat.is_free()).count() == 1;
@@ -166,7 +166,8 @@ impl<W> Machine<W> {
             && self.watch == Watching::On;
         let owner = (self.owners)().ok().filter(|_| fits)?;
         let claim = Claim::exclusive(self.key.clone(), owner).in_mode(want);
-        Some(Acquire::new(claim, self.policy.ttl).reserving(self.reserve()).queued())
+        let request = Acquire::new(claim, self.policy.ttl).reserving(self.reserve()).queued();
+        Some(self.for_value(request))
     }
 
     /// The store has answered the release of this claim.
@@ -190,7 +191,11 @@ impl<W> Machine<W> {
         self.released(0, &Ok((Released::Freed { contended: false }, None)));
     }
 
-    fn released(&mut self, seat: usize, result: &Result<(Released, Option<Attempt>), Error>) {
+    pub(super) fn released(
+        &mut self,
+        seat: usize,
+        result: &Result<(Released, Option<Attempt>), Error>,
+    ) {
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Stage::Going(going) = &mut leased.stage else { return };
         if !going.release.sent {
@@ -219,8 +224,8 @@ impl<W> Machine<W> {
         self.used_last = leased.used;
         let stayed = leased.has_stayed(self.pass.now);
         if let Seat::Leased(mut leased) = std::mem::replace(&mut self.seats[seat], Seat::Free) {
-            // The memory keeps no error.
-            leased.stage = Stage::Live;
+            // The memory keeps neither an error nor a value.
+            (leased.stage, leased.value) = (Stage::Live, None);
             self.memory = Some(leased);
         }
         self.be_courteous(contended, stayed);

@@ -74,8 +74,8 @@ impl Leased {
     ) -> Option<LossReason> {
         let ttl = self.ttl;
         self.renewal.sent = false;
-        // The store may know the lease in another mode.
-        let ambiguous = self.change.is_some() || self.claim != *claim;
+        // The store may know the lease in another mode, or a commit may have ended it.
+        let ambiguous = self.change.is_some() || self.claim != *claim || self.is_committing();
         match renewal {
             // A lease whose deadline has passed is lost for good: a guard that has reported the loss must not become
             // valid again.

@@ -240,7 +240,8 @@ impl<W> Machine<W> {
         if let Seat::Asking(asking) = &mut self.seats[seat] {
             asking.send(queued);
         }
-        self.pass.attempt(if queued { request.queued() } else { request });
+        let request = if queued { request.queued() } else { request };
+        self.pass.attempt(self.for_value(request));
     }
 
     /// Lets go of a claim that no waiter here needs. If the store may have granted the claim or given it a place, the

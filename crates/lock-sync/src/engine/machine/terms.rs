@@ -38,6 +38,8 @@ pub(crate) struct Manner {
     pub(crate) handoff: Handoff,
     /// How long the process keeps the lease when none of its waiters wants it.
     pub(crate) cache: Option<Duration>,
+    /// Whether grants are to bring the value beside the lock.
+    pub(crate) value: bool,
 }
 
 /// The outcome of a waiter that has become a holder. The guard carries it.

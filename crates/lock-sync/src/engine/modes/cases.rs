@@ -23,7 +23,7 @@ fn policy() -> Policy {
 
 /// Runs these events, which a property has found, in a process that wants one permit at a time.
 fn with_permits(events: Vec<Event>) {
-    let manner = Manner { handoff: Handoff::default(), cache: None };
+    let manner = Manner { handoff: Handoff::default(), cache: None, value: false };
     run(policy(), manner, vec![Mode::Permits { take: 1, of: OF }], None, events);
 }
 
@@ -76,7 +76,7 @@ fn permits_that_were_kept_for_too_long_to_be_passed_on_are_given_back() {
 
 /// Runs these events in a process, and lets all come to rest.
 fn story(wants: Vec<Mode>, cache: Option<Duration>, events: impl AsyncFnOnce(&mut World)) {
-    let manner = Manner { handoff: Handoff::default(), cache };
+    let manner = Manner { handoff: Handoff::default(), cache, value: false };
     tell(async move {
         let mut world = World::new(policy(), manner, wants, None).await;
         events(&mut world).await;

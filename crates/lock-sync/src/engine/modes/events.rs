@@ -118,5 +118,5 @@ pub(super) fn manner() -> impl Strategy<Value = Manner> {
         1 => Just(Handoff::Never),
     ];
     let cache = proptest::option::weighted(0.3, (1u64..3_000).prop_map(Duration::from_millis));
-    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache })
+    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache, value: false })
 }

@@ -166,7 +166,7 @@ impl World {
         let request = Acquire::new(claim, ttl).queued();
         let (began, mode, owner) = (rival.began, request.claim.mode, request.claim.owner);
         let answer = rival.client.try_acquire(&request).await;
-        rival.until = match answer {
+        rival.until = match &answer {
             Ok(Attempt::Granted(grant)) => grant.valid_until,
             _ => Instant::from_nanos(0),
         };

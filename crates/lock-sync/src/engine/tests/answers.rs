@@ -61,7 +61,7 @@ impl World {
     pub(super) fn deliver(&mut self, nth: usize, again: bool) {
         if !self.messages.is_empty() {
             let nth = nth % self.messages.len();
-            let message = self.messages[nth];
+            let message = self.messages[nth].clone();
             if !again {
                 self.messages.remove(nth);
             }
@@ -100,7 +100,7 @@ impl World {
 
     fn hear(&mut self, message: Hint) {
         let (owner, waits) = (self.machine.owner(), self.machine.is_waiting());
-        self.machine.hint(message);
+        self.machine.hint(message.clone());
         self.machine.settle();
         match message {
             Hint::Wanted => {

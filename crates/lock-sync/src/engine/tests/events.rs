@@ -113,5 +113,5 @@ pub(super) fn manner() -> impl Strategy<Value = Manner> {
     });
     let handoff = prop_oneof![1 => Just(Handoff::Never), 2 => Just(Handoff::Fair), 6 => budget];
     let cache = proptest::option::of((0u64..9_000).prop_map(Duration::from_millis));
-    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache })
+    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache, value: false })
 }

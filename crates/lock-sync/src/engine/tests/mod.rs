@@ -181,5 +181,5 @@ fn with(handoff: Handoff, cache: Option<Duration>) -> World {
         outage_limit: None,
         converts: true,
     };
-    World::new(policy, Manner { handoff, cache })
+    World::new(policy, Manner { handoff, cache, value: false })
 }

@@ -1,6 +1,7 @@
-//! The value beside a lock, which only the holder can write. `OnceCell`, `Election` and `Barrier` use it.
+//! The value beside a lock, which only the holder can write. `StoredMutex`, `OnceCell`, `Election` and `Barrier` use it.
 
 mod watcher;
+mod writing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use lock_core::{
 };
 
 pub(crate) use watcher::Watcher;
+pub(crate) use writing::Unwritten;
 
 use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
 use crate::error::{LeaseLost, LossReason};
@@ -17,6 +19,7 @@ use crate::handoff::Handoff;
 use crate::locks::Locks;
 
 /// A lock, and the value beside it.
+#[derive(Clone)]
 pub(crate) struct RemoteCell {
     bare: BareLock,
     /// The store of the lock, with the ability to keep values.
@@ -43,6 +46,12 @@ impl RemoteCell {
 
     pub(crate) fn with_handoff(mut self, handoff: Handoff) -> Self {
         self.bare = self.bare.with_handoff(handoff);
+        self
+    }
+
+    /// This lock, as another bare lock makes it behave.
+    pub(crate) fn map(mut self, change: impl FnOnce(BareLock) -> BareLock) -> Self {
+        self.bare = change(self.bare);
         self
     }
 
@@ -107,6 +116,7 @@ impl RemoteCell {
     /// If the future is dropped, the value may or may not have been written.
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
         let mut retries = Retries::new(&self.bare, Limit::none());
+        hold.forget_value();
         loop {
             let claim = Self::claim(hold).map_err(Unstored::Lost)?;
             let storing = self.backend.store(&claim, hold.fencing_token(), value);

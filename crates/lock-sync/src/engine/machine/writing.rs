@@ -1,0 +1,122 @@
+//! The value beside the lock: who knows it, and what becomes of a lease while the value is written.
+//!
+//! A lease knows the value that came with its grant, or that a holder has loaded or written. So a process passes the value
+//! on together with the lease. While a write has no answer, the process does not know the value, and does not pass the
+//! lease on. If the writer goes away, the lease goes back, and the store refuses a late arrival of the write.
+
+use lock_core::{Acquire, Claim, FencingToken, LoadedValue, Mode, Released};
+
+use super::leased::{Going, Leased, Stage, Writing};
+use super::{Machine, Manner};
+use crate::engine::holds::{HoldId, State};
+
+/// A write of the value by a holder.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) claim: Claim,
+    /// The token of the holder from now on. It is the version of the value.
+    pub(crate) token: FencingToken,
+    /// Whether the write is to end the lease in the same step.
+    pub(crate) ends: bool,
+}
+
+impl<W> Machine<W> {
+    /// This request, with the value if the task of the latest call wants it.
+    pub(super) fn for_value(&self, request: Acquire) -> Acquire {
+        let wants = self.manner.value && request.claim.mode == Mode::Exclusive;
+        if wants { request.with_value() } else { request }
+    }
+
+    /// The value beside the lock, if this process knows it.
+    pub(in super::super) fn value(&self, hold: HoldId) -> Option<LoadedValue> {
+        self.live(hold)?.value.clone()
+    }
+
+    /// A holder has loaded the value.
+    pub(in super::super) fn loaded(&mut self, hold: HoldId, value: &LoadedValue) {
+        if let Some(leased) = self.held_mut(hold).filter(|leased| leased.writing.is_none()) {
+            leased.value = Some(value.clone());
+        }
+    }
+
+    /// The value is about to be written by other means, so this process no longer knows it.
+    pub(in super::super) fn forget_value(&mut self, hold: HoldId) {
+        if let Some(leased) = self.live_mut(hold) {
+            leased.value = None;
+        }
+    }
+
+    /// A holder begins to write the value. `last`: it lets go of the lock afterwards. `None` if the lease is over, or
+    /// if no token is left by which the store could tell this write from an earlier one without an answer.
+    pub(in super::super) fn begin_write(
+        &mut self,
+        hold: HoldId,
+        last: bool,
+        manner: Manner,
+    ) -> Option<Write> {
+        let ends = last && !self.goes_on(hold, manner);
+        let leased = self.held_mut(hold)?;
+        let mut token = leased.holds.get(hold)?.token;
+        if leased.written.is_some_and(|written| written >= token) {
+            match leased.tokens.take() {
+                Some(next) => token = next,
+                None if leased.writing.is_some() => return None,
+                None => {}
+            }
+            // The renewals of a holder that writes again and again bring more tokens.
+            leased.used = leased.used.saturating_add(1);
+        }
+        leased.holds.change(hold, |holding| holding.token = token);
+        leased.value = None;
+        leased.writing = Some(if ends { Writing::Commit } else { Writing::Save });
+        leased.written = Some(token);
+        Some(Write { claim: leased.claim.clone(), token, ends })
+    }
+
+    /// Whether the lease stays in this process, or takes a new place in the queue of the store, when its holder lets go.
+    fn goes_on(&self, hold: HoldId, manner: Manner) -> bool {
+        let Some(leased) = self.live(hold) else { return false };
+        let now = self.pass.now;
+        match self.queue.first_want() {
+            Some(want) => {
+                let kept = leased.tokens.left() > 0 && leased.may_go_on(now, manner, &self.policy);
+                want == leased.claim.mode && kept || self.request_again(hold.seat()).is_some()
+            }
+            None => {
+                let cached = manner.cache.is_some() && !self.closed && self.policy.renew;
+                cached && !leased.idles(now, manner, self.policy.ttl).is_zero()
+            }
+        }
+    }
+
+    /// The store has answered a write that leaves the lease as it is: this is the value now, if the answer says so.
+    pub(in super::super) fn wrote(&mut self, hold: HoldId, value: Option<&LoadedValue>) {
+        if let Some(leased) = self.held_mut(hold) {
+            leased.writing = None;
+            leased.value = value.cloned();
+        }
+    }
+
+    /// The store has written the value and ended the lease.
+    pub(in super::super) fn committed(&mut self, hold: HoldId, contended: bool) {
+        let seat = hold.seat();
+        let Some(leased) = self.seats.get_mut(seat).and_then(|seat| seat.leased_mut()) else {
+            return;
+        };
+        let Some(holding) = leased.holds.remove(hold) else { return };
+        if holding.state == State::Dead {
+            leased.lease.leave(hold.serial());
+        }
+        if leased.is_live() {
+            let mut going = Going::new(self.pass.now);
+            going.release.send();
+            leased.stage = Stage::Going(going);
+            self.released(seat, &Ok((Released::Freed { contended }, None)));
+        }
+    }
+
+    /// The lease of a live hold.
+    fn held_mut(&mut self, hold: HoldId) -> Option<&mut Leased> {
+        self.live_mut(hold).filter(|leased| leased.holds.get(hold).is_some_and(|it| it.is_live()))
+    }
+}

@@ -1,0 +1,210 @@
+//! Writing the value, and finding out whether it was written.
+
+use lock_core::{Cell, Claim, Committed, Error, ErrorKind, FencingToken, LoadedValue, Stored};
+
+use super::{RemoteCell, lost};
+use crate::bare::{Denial, Hold, Limit, Retries, Wait, Write};
+use crate::error::LeaseLost;
+
+/// Why a value was not written, or may not have been.
+pub(crate) enum Unwritten {
+    /// The store has refused the value. The hold goes on.
+    Refused(Error),
+    /// The lease is over, and nothing was written.
+    Lost(LeaseLost),
+    /// The store did not say whether the value was written.
+    Unknown(Error),
+}
+
+/// Why a write has no clear answer.
+enum Unclear {
+    /// There is an answer after all.
+    Clear(Unwritten),
+    /// A request was not answered, and the lease may be over.
+    Doubt(Error),
+}
+
+impl RemoteCell {
+    /// The value as this holder may rely on it: the value that came with the lease, or else what the store says. A value
+    /// that other clients may not see is written once more.
+    pub(crate) async fn value_under(
+        &self,
+        hold: &mut Hold,
+        limit: Limit,
+    ) -> Result<LoadedValue, Denial> {
+        let settled = |value: &LoadedValue| value.cell().is_none_or(|cell| cell.settled);
+        if let Some(value) = hold.value().filter(settled) {
+            return Ok(value);
+        }
+        let loaded = LoadedValue::new(self.load_under(hold, limit).await?);
+        let Some(cell) = loaded.cell().filter(|cell| !cell.settled) else {
+            hold.loaded(&loaded);
+            return Ok(loaded);
+        };
+        self.save(hold, &cell.value).await.map_err(|unwritten| match unwritten {
+            Unwritten::Lost(lost) => Denial::Lost(lost),
+            Unwritten::Refused(error) | Unwritten::Unknown(error) => Denial::Failed(error),
+        })
+    }
+
+    /// Asks for the value until there is an answer, or no retries are left. Does not wait for releases by this process.
+    pub(crate) async fn peek(&self, limit: Limit) -> Result<Option<Cell>, Denial> {
+        let mut retries = Retries::new(&self.bare, limit);
+        loop {
+            match self.bare.ask(self.backend.load(self.key())).await {
+                Ok(cell) => return Ok(cell),
+                Err(error) => retries.after(error).await?,
+            }
+        }
+    }
+
+    /// Writes the value and keeps the lock. Returns the value with its version.
+    pub(crate) async fn save(
+        &self,
+        hold: &mut Hold,
+        value: &[u8],
+    ) -> Result<LoadedValue, Unwritten> {
+        let write = begin(hold, false)?;
+        match self.send(hold, &write, value).await {
+            Ok(_) => {}
+            Err(Unclear::Clear(unwritten)) => {
+                hold.wrote(None);
+                return Err(unwritten);
+            }
+            // The lease goes back when the holder goes, unless a later write has an answer.
+            Err(Unclear::Doubt(error)) if hold.check().is_ok() => {
+                return Err(Unwritten::Unknown(error));
+            }
+            Err(Unclear::Doubt(error)) => self.resolve(hold, &write, value, error).await?,
+        }
+        let saved = LoadedValue::new(Some(Cell::new(value.to_vec(), write.token, true)));
+        hold.wrote(Some(&saved));
+        Ok(saved)
+    }
+
+    /// Writes the value and releases the lock. The caller gets the hold back if the store refuses.
+    pub(crate) async fn commit(
+        &self,
+        mut hold: Hold,
+        value: &[u8],
+    ) -> Result<FencingToken, (Option<Hold>, Unwritten)> {
+        let write = match begin(&mut hold, true) {
+            Ok(write) => write,
+            Err(unwritten @ Unwritten::Refused(_)) => return Err((Some(hold), unwritten)),
+            Err(unwritten) => return Err((None, unwritten)),
+        };
+        let contended = match self.send(&hold, &write, value).await {
+            Ok(contended) => contended,
+            Err(Unclear::Clear(unwritten @ Unwritten::Refused(_))) => {
+                hold.wrote(None);
+                return Err((Some(hold), unwritten));
+            }
+            Err(Unclear::Clear(unwritten)) => return Err((None, unwritten)),
+            Err(Unclear::Doubt(error)) => {
+                let resolved = self.resolve(&hold, &write, value, error).await;
+                resolved.map_err(|unwritten| (None, unwritten))?;
+                hold.committed(false);
+                return Ok(write.token);
+            }
+        };
+        if write.ends {
+            hold.committed(contended);
+            return Ok(write.token);
+        }
+        let committed = LoadedValue::new(Some(Cell::new(value.to_vec(), write.token, true)));
+        hold.wrote(Some(&committed));
+        let key = self.key();
+        if let Err(error) = hold.release().await {
+            // The value is stored. The driver goes on with the release, or the lease has ended.
+            tracing::debug!(%key, %error, "the release after a commit was not confirmed");
+        }
+        Ok(write.token)
+    }
+
+    /// Sends a write until there is an answer, the lease is over, or no retries are left. Returns whether other clients
+    /// wait outside the queue.
+    async fn send(&self, hold: &Hold, write: &Write, value: &[u8]) -> Result<bool, Unclear> {
+        let mut retries = Retries::new(&self.bare, Limit::none());
+        let mut doubt = None::<Error>;
+        loop {
+            if let Err(lost) = hold.check() {
+                return Err(unclear(doubt, Unwritten::Lost(lost)));
+            }
+            match self.send_once(write, value).await {
+                Ok(Committed::Done { contended }) => return Ok(contended),
+                Ok(_) => return Err(unclear(doubt, Unwritten::Lost(lost(hold)))),
+                Err(error) if !error.is_retryable() => {
+                    return Err(unclear(doubt, Unwritten::Refused(error)));
+                }
+                Err(error) => {
+                    doubt = Some(error.clone());
+                    retries.after(error.clone()).await.map_err(|_| Unclear::Doubt(error))?;
+                }
+            }
+        }
+    }
+
+    async fn send_once(&self, write: &Write, value: &[u8]) -> Result<Committed, Error> {
+        let Write { claim, token, ends } = write;
+        if *ends {
+            return self.bare.ask(self.backend.commit(claim, *token, value)).await;
+        }
+        let stored = self.bare.ask(self.backend.store(claim, *token, Some(value))).await?;
+        Ok(match stored {
+            Stored::Written => Committed::Done { contended: false },
+            _ => Committed::NotHeld,
+        })
+    }
+
+    /// Finds out whether a write without an answer was carried out. It releases the claim first, so that the store
+    /// refuses the write if it arrives later.
+    async fn resolve(
+        &self,
+        hold: &Hold,
+        write: &Write,
+        value: &[u8],
+        doubt: Error,
+    ) -> Result<(), Unwritten> {
+        let limit = Limit::of(Wait::AtMost(self.interval()), &self.bare);
+        let found = async {
+            self.release_patiently(&write.claim, limit).await?;
+            self.peek(limit).await
+        };
+        let found = found.await.map_err(|_| Unwritten::Unknown(doubt.clone()))?;
+        match found {
+            Some(cell) if cell.token == write.token && cell.value == value && cell.settled => {
+                Ok(())
+            }
+            // A later holder has written since, or other clients may not see the value.
+            Some(cell) if cell.token >= write.token => Err(Unwritten::Unknown(doubt)),
+            _ => Err(Unwritten::Lost(lost(hold))),
+        }
+    }
+
+    async fn release_patiently(&self, claim: &Claim, limit: Limit) -> Result<(), Denial> {
+        let mut retries = Retries::new(&self.bare, limit);
+        loop {
+            match self.bare.withdraw(claim).await {
+                Ok(_) => return Ok(()),
+                Err(error) => retries.after(error).await?,
+            }
+        }
+    }
+}
+
+/// Begins a write under a hold whose lease is not over.
+fn begin(hold: &mut Hold, last: bool) -> Result<Write, Unwritten> {
+    hold.check().map_err(Unwritten::Lost)?;
+    if let Some(write) = hold.begin_write(last) {
+        return Ok(write);
+    }
+    hold.check().map_err(Unwritten::Lost)?;
+    let message =
+        "an earlier write has no answer, and no fencing token is left to tell the two apart";
+    Err(Unwritten::Refused(Error::new(ErrorKind::Timeout, message)))
+}
+
+/// The reason for which a write has ended. After a request without an answer, nothing is clear.
+fn unclear(doubt: Option<Error>, reason: Unwritten) -> Unclear {
+    doubt.map_or(Unclear::Clear(reason), Unclear::Doubt)
+}

@@ -1,0 +1,76 @@
+//! Reading the value without the lock.
+
+use lock_core::{Cell, FencingToken};
+
+use super::StoredMutex;
+use super::codec::Codec;
+use super::error::StoredLockError;
+use crate::bare::Limit;
+
+/// A value of a [`StoredMutex`] as a holder has stored it, or the initial value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Snapshot<T> {
+    /// The value.
+    pub value: T,
+    /// The version of the value: the fencing token of the holder that stored it. `None` for the initial value.
+    pub version: Option<FencingToken>,
+}
+
+impl<T, C: Codec<T>> StoredMutex<T, C> {
+    /// Reads the value that was stored last, and its version, without locking.
+    ///
+    /// A holder may be about to commit another value, so the value may be out of date at once. Use [`lock`](Self::lock) to
+    /// change it.
+    ///
+    /// In a store of several servers, a writer that died may have left a value on a few of the servers. If a snapshot finds
+    /// such a value, it takes the lock once, and settles whether the value counts.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no visible effect.
+    ///
+    /// # Errors
+    ///
+    /// - [`StoredLockError::Decode`] if the codec cannot read the stored value;
+    /// - [`StoredLockError::Timeout`] and [`StoredLockError::Backend`] if the store was out of reach until the
+    ///   [wait limit](crate::Builder::wait_limit), or, without one, for as long as a lease lives;
+    /// - as [`lock`](Self::lock) if it had to take the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let apples = locks.stored_mutex("stock/apples", 3)?;
+    /// let guard = apples.lock().await?;
+    /// let snapshot = apples.snapshot().await?; // It does not wait for the guard.
+    /// assert_eq!((snapshot.value, snapshot.version), (3, None));
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn snapshot(&self) -> Result<Snapshot<T>, StoredLockError> {
+        let remote = &self.core.remote;
+        let limit = Limit::of(remote.bare().default_wait(), remote.bare());
+        match remote.peek(limit).await? {
+            Some(cell) if !cell.settled => {
+                let wait = limit.wait(remote.bare());
+                let guard = self.lock_within(&self.core, wait).await?;
+                let version = guard.version;
+                Ok(Snapshot { value: guard.into_value(), version })
+            }
+            cell => self.read(cell.as_ref()),
+        }
+    }
+
+    /// The value of these bytes, or the initial value.
+    pub(super) fn read(&self, cell: Option<&Cell>) -> Result<Snapshot<T>, StoredLockError> {
+        let bytes = cell.map_or(&*self.initial, |cell| &cell.value);
+        let value = self.core.codec.decode(bytes).map_err(StoredLockError::Decode)?;
+        Ok(Snapshot { value, version: cell.map(|cell| cell.token) })
+    }
+}

@@ -1,0 +1,147 @@
+//! Following the value.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::stream::{Stream, unfold};
+use lock_core::{Cell, Key};
+
+use super::StoredMutex;
+use super::codec::Codec;
+use super::error::StoredLockError;
+use super::reading::Snapshot;
+use crate::bare::{Denial, Limit};
+use crate::recipes::cell::Watcher;
+
+/// The versions of the value of a [`StoredMutex`], as a stream. [`StoredMutex::subscribe`] returns it.
+///
+/// It may skip versions. It never goes back, and it always ends at the latest version, as a
+/// [`tokio::sync::watch`] does. It ends after [`Locks::shutdown`](crate::Locks::shutdown).
+#[must_use = "streams do nothing unless polled"]
+pub struct Versions<T> {
+    key: Key,
+    stream: Pin<Box<dyn Stream<Item = Result<Snapshot<T>, StoredLockError>> + Send + Sync>>,
+}
+
+impl<T, C> StoredMutex<T, C>
+where
+    T: Send + Sync + 'static,
+    C: Codec<T>,
+{
+    /// Follows the value: a stream of the stored values with their versions. The first item is the value that is stored
+    /// now, if there is one.
+    ///
+    /// The store sends a hint when a value is stored, and the stream then loads the value. In case a hint is lost, it also
+    /// looks every third of a [lease](crate::Builder::ttl). It connects again by itself. After an error, the stream goes on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping a future that waits for the next item loses no version that comes last.
+    ///
+    /// # Errors
+    ///
+    /// An item is an error if the codec cannot read a value, or if the store refuses to be read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::StreamExt;
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = MemoryBackend::new();
+    /// # let (locks, elsewhere) = (Locks::new(store.client()), Locks::new(store.client()));
+    /// let config = locks.stored_mutex("config", String::new())?;
+    /// let mut versions = config.subscribe();
+    ///
+    /// let writer = elsewhere.stored_mutex("config", String::new())?;
+    /// writer.update(|text| text.push_str("verbose")).await?;
+    ///
+    /// let latest = versions.next().await.expect("it goes on")?;
+    /// assert_eq!(latest.value, "verbose");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn subscribe(&self) -> Versions<T> {
+        let remote = &self.core.remote;
+        let following = Following {
+            watcher: remote.watcher(remote.interval()),
+            mutex: self.clone(),
+            told: None,
+            stale: false,
+        };
+        let stream = unfold(following, async |mut following| {
+            following.next().await.map(|item| (item, following))
+        });
+        Versions { key: self.key().clone(), stream: Box::pin(stream) }
+    }
+}
+
+struct Following<T, C> {
+    mutex: StoredMutex<T, C>,
+    watcher: Watcher,
+    /// The value that was reported last.
+    told: Option<Cell>,
+    /// The value may have changed since it was loaded.
+    stale: bool,
+}
+
+impl<T, C: Codec<T>> Following<T, C> {
+    /// The next version; `None` after a shutdown.
+    async fn next(&mut self) -> Option<Result<Snapshot<T>, StoredLockError>> {
+        let mutex = self.mutex.clone();
+        let remote = &mutex.core.remote;
+        loop {
+            if !self.stale {
+                tokio::select! {
+                    biased;
+                    () = remote.bare().closed() => return None,
+                    () = self.watcher.changed() => self.stale = true,
+                }
+            }
+            let loaded = tokio::select! {
+                biased;
+                () = remote.bare().closed() => return None,
+                loaded = remote.peek(Limit::none()) => loaded,
+            };
+            self.stale = false;
+            match loaded {
+                Ok(Some(cell)) if self.is_news(&cell) => {
+                    let item = mutex.read(Some(&cell));
+                    self.told = Some(cell);
+                    return Some(item);
+                }
+                // There is nothing new, or the store is out of reach: look again after a hint, or after a while.
+                Ok(_) => {}
+                Err(Denial::Failed(error)) if !error.is_retryable() => {
+                    return Some(Err(StoredLockError::Backend(error)));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether this value comes after the one that was reported last, and all clients see it.
+    fn is_news(&self, cell: &Cell) -> bool {
+        let news = |told: &Cell| {
+            cell.token > told.token || cell.token == told.token && cell.value != told.value
+        };
+        cell.settled && self.told.as_ref().is_none_or(news)
+    }
+}
+
+impl<T> Stream for Versions<T> {
+    type Item = Result<Snapshot<T>, StoredLockError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.stream.as_mut().poll_next(context)
+    }
+}
+
+impl<T> fmt::Debug for Versions<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Versions").field("key", &self.key).finish_non_exhaustive()
+    }
+}
