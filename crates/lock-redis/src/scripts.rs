@@ -311,7 +311,8 @@ pub(crate) fn asks(script: &'static Script) -> bool {
 
 /// Whether the last argument of a script is the term that a grant names, as the client knows it.
 pub(crate) fn is_told_term(script: &'static Script) -> bool {
-    let told: [&'static Script; 2] = [&TERM_ACQUIRE, &TERM_HAND_OVER];
+    let told: [&'static Script; 4] =
+        [&TERM_ACQUIRE, &TERM_HAND_OVER, &TERM_VALUE_ACQUIRE, &TERM_VALUE_HAND_OVER];
     told.iter().any(|it| std::ptr::eq(*it, script))
 }
 
