@@ -50,8 +50,9 @@ async fn a_commit_within_a_process_costs_one_command() {
         task.await.unwrap();
     }
     let calls = server.commandstats().since(&before).calls("evalsha");
-    // Beside the commits, the process renews the lease for further tokens, listens, and gives the lease back.
-    assert!((TASKS..TASKS + TASKS / 4).contains(&calls), "{calls} commands for {TASKS} commits");
+    // Beside the commits, the process renews the lease for further tokens, listens, and gives the lease back. A slow
+    // machine renews more often.
+    assert!((TASKS..TASKS + TASKS / 2).contains(&calls), "{calls} commands for {TASKS} commits");
     assert_eq!(counter.snapshot().await.unwrap().value, TASKS + 1);
 }
 
