@@ -49,11 +49,6 @@ fn probed(operations: &Operations) -> BTreeSet<&str> {
 
 #[track_caller]
 fn assert_sound(stage: &Stage) -> Operations {
-    assert_sound_over(stage, &KEYS)
-}
-
-/// The same checks, for workers that use these locks.
-fn assert_sound_over(stage: &Stage, keys: &[&str]) -> Operations {
     eventually("there was enough to look at", LIMIT, || {
         let tally = stage.resource.tally();
         tally.entries > 200 && tally.accepted > 50
@@ -64,7 +59,7 @@ fn assert_sound_over(stage: &Stage, keys: &[&str]) -> Operations {
     assert_tokens_rise(&spans);
     assert_eq!(stage.resource.tally().meetings, []);
     let probed = probed(&operations);
-    let all = keys.iter().copied().collect();
+    let all = KEYS.into();
     assert!(probed.is_superset(&all), "only {probed:?} were tried in the end");
     println!("{} operations, {} events", operations.len(), stage.events().len());
     operations
@@ -120,7 +115,7 @@ fn workers_over_a_quorum_do_everything_but_count() {
     // No reader becomes a writer there, so no upgrade is refused.
     let seen: Vec<_> = EVERYWHERE.into_iter().filter(|deed| *deed != "kept").collect();
     stage.until_seen(&seen);
-    let operations = assert_sound_over(&stage, &KEYS);
+    let operations = assert_sound(&stage);
     assert_eq!(keys(&operations, true), KEYS.into());
 }
 
