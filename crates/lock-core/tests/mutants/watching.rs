@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::channel::mpsc;
 use futures::stream::{pending, select};
-use lock_core::{Backend, Clock, FencingToken, Hint, Key, LoadedValue, Mode, OwnerToken, Result};
+use lock_core::{
+    Backend, Clock, FencingToken, Grant, Hint, Key, LoadedValue, Mode, OwnerToken, Result,
+};
 use lock_core::{TokenRange, Watch};
 
 use crate::bug::Bug;
@@ -69,7 +71,7 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
     if let Hint::Next { owner, .. } = hint {
         return next_wrongly(bug, hint, owner, &shared);
     }
-    let Hint::Granted { owner, grant: Some(mut grant) } = hint else {
+    let Hint::Granted { owner, grant: Some(grant) } = hint else {
         let unheard = match bug {
             Bug::NeverSaysWanted => Some(Hint::Wanted),
             Bug::StoringTellsNobody => Some(Hint::Changed),
@@ -78,6 +80,17 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
         };
         return (unheard.as_ref() != Some(&hint)).then_some(hint);
     };
+    granted_wrongly(bug, owner, grant, clock, &mut shared)
+}
+
+/// The wrong hint that replaces the hint of a grant.
+fn granted_wrongly(
+    bug: Bug,
+    owner: OwnerToken,
+    mut grant: Grant,
+    clock: Clock,
+    shared: &mut Shared,
+) -> Option<Hint> {
     match bug {
         Bug::TellsNobodyOfTheirGrant => return None,
         Bug::TellsOneMemberAlone => {
