@@ -93,9 +93,11 @@ impl<N> Node<N> {
 
     /// Whether the node failed lately, is in quarantine, or has ballots to release or to give.
     fn is_out(&self) -> bool {
-        let state = self.state();
-        let is_out = state.trouble.is_some() || state.lookout.is_kept_out();
-        is_out || self.agenda().len() > 0
+        let fails = {
+            let state = self.state();
+            state.trouble.is_some() || state.lookout.is_kept_out()
+        };
+        fails || self.agenda().len() > 0
     }
 
     /// Whether the node [is out](Self::is_out), or owes an answer and has answered nothing for the time `after`. A node
@@ -178,7 +180,8 @@ impl<N> Node<N> {
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A panic under the lock leaves nothing half done.
+    /// No thread locks the state and the agenda at once: two threads that did so in different orders would wait for each
+    /// other. A panic under the lock leaves nothing half done.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

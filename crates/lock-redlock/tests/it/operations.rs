@@ -30,6 +30,39 @@ fn votes(quorum: &Quorum) -> u64 {
     quorum.nodes().map(|(_, node)| node.stats().votes).sum()
 }
 
+/// The status of a node is read while requests look at the node.
+#[test]
+fn asking_for_the_status_stops_no_request() {
+    const ROUNDS: usize = 20_000;
+    let (done, over) = std::sync::mpsc::channel();
+    let quorum = blocking(async { of_three().await.1 });
+    let asks = quorum.clone();
+    let asking = thread::spawn(move || {
+        blocking(async {
+            for _ in 0..ROUNDS {
+                asks.status().await;
+            }
+        });
+    });
+    thread::spawn(move || {
+        blocking(async {
+            for _ in 0..ROUNDS {
+                let held = claim("a");
+                granted(&quorum, &held, Ttl::DEFAULT).await;
+                quorum.release(&held).await.unwrap();
+            }
+        });
+        asking.join().unwrap();
+        done.send(()).unwrap();
+    });
+    over.recv_timeout(Duration::from_secs(60)).expect("both go on");
+}
+
+fn blocking<F: Future>(work: F) -> F::Output {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(work)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_shares_the_votes_of_the_first() {
     let cluster = Cluster::of(3).await;
