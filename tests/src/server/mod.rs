@@ -161,10 +161,12 @@ impl RedisServer {
     /// If the server was killed and not restarted.
     #[track_caller]
     pub fn pid(&self) -> u32 {
-        match &*lock(&self.process) {
-            Some(process) => process.pid(),
-            None => panic!("the redis-server is not running"),
-        }
+        self.running_pid().expect("the redis-server is not running")
+    }
+
+    /// The id of the process, if it runs.
+    pub fn running_pid(&self) -> Option<u32> {
+        lock(&self.process).as_ref().map(|process| process.pid())
     }
 
     /// What the server has logged since it was last started: its last few hundred lines.

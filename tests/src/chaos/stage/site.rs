@@ -108,10 +108,7 @@ impl Site {
 
     /// The processes that run.
     pub(super) fn processes(&self) -> Vec<u32> {
-        let Ok(away) = self.away.try_lock() else { return Vec::new() };
-        let is_alive = |(at, _): &(usize, _)| !away.dead.contains(at);
-        let alive = self.servers().into_iter().enumerate().filter(is_alive);
-        alive.map(|(_, server)| server.pid()).collect()
+        self.servers().into_iter().filter_map(RedisServer::running_pid).collect()
     }
 
     /// The primaries that answer.
