@@ -8,14 +8,14 @@ use crate::wire::Reply;
 /// What a grant says of the value: nothing, or what its holder would load.
 pub(super) type Brought = Option<LoadedValue>;
 
-/// The reply without the value, and the value. `owner` asks for the grant.
+/// The reply without the value, and the value. `owner` asks for the grant. Any other reply stays as it is.
 pub(super) fn split<'a>(reply: &'a Reply, owner: &OwnerToken) -> (&'a Reply, Brought) {
     let Reply::List(parts) = reply else { return (reply, None) };
     let [grant @ Reply::Text(_), value] = &parts[..] else { return (reply, None) };
     let brought = match value {
         Reply::Nil => Some(LoadedValue::new(None)),
         Reply::Text(text) => kept(text, owner).map(|cell| LoadedValue::new(Some(cell))),
-        _ => None,
+        _ => return (reply, None),
     };
     (grant, brought)
 }
@@ -27,7 +27,7 @@ pub(super) fn bringing(grant: Grant, value: Brought) -> Grant {
     }
 }
 
-/// Reads `owner token value`, as `owner` finds it, who holds the lock alone. `None` if it is something else.
+/// Reads `owner token value` for `owner`, which holds the lock alone. `None` for other content.
 fn kept(text: &[u8], owner: &OwnerToken) -> Option<Cell> {
     let mut words = text.splitn(3, |byte| *byte == b' ');
     let (writer, token, value) = (words.next()?, words.next()?, words.next()?);
