@@ -107,7 +107,7 @@ fn mutex() -> Feature {
     laws.extend(laws_of_a_line());
     laws.extend(backend(
         "leases_are_granted_together_or_not_at_all",
-        "nobody_is_overtaken_together",
+        "no_waiter_is_overtaken_together",
     ));
     laws.extend(ability(&Suite::cell(), Law::Cell, &[]));
     let scenes = [
@@ -283,8 +283,11 @@ fn node() -> Feature {
     rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
     rights.push(("+info", Law::Node("an_unknown_node_abstains")));
     // The other laws use the server's queue, which the servers of a quorum do not.
-    let mut laws =
-        ability(&Suite::quorum(), Law::Node, &["a_vote_overtakes_nobody", "a_vote_queues_nobody"]);
+    let mut laws = ability(
+        &Suite::quorum(),
+        Law::Node,
+        &["a_vote_overtakes_no_waiter", "a_vote_gets_no_place"],
+    );
     laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNobody)]);
     Feature { name: "node of a quorum", rights, laws, setups: &IN_LINE, events: "" }
 }
