@@ -97,7 +97,7 @@ impl<N: QuorumNode> Builder<N> {
 
     /// The longest lease, 60 s by default. The quorum refuses a longer one.
     ///
-    /// A node that may have forgotten leases is kept out for this time and a little more, or for twice this time
+    /// A node that may have forgotten leases is quarantined for this time and a little more, or for twice this time
     /// [by its own clock](Self::without_clock_fallback). All clients of the nodes must
     /// use one value: a client with a smaller one vouches for nodes too early.
     pub fn max_ttl(mut self, max_ttl: Ttl) -> Self {

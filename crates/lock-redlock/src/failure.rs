@@ -44,7 +44,7 @@ impl<N> Core<N> {
                 separator = "; ";
             }
         }
-        if self.is_kept_out() {
+        if self.is_quarantined() {
             let _never = write!(message, "; {}", self.advice());
         }
         let for_good = said.iter().flatten().filter(|error| !error.is_retryable());

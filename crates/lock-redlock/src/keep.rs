@@ -121,7 +121,7 @@ impl<N: QuorumNode> Core<N> {
         }
     }
 
-    /// Notes that a node is kept out, as it has just answered, and starts a task that vouches for it when it is time.
+    /// Notes that a node is quarantined, as it has just answered, and starts a task that vouches for it when it is time.
     /// Returns whether the quarantine is news.
     pub(crate) fn keep(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> bool {
         let now = self.clock.now();
@@ -129,11 +129,11 @@ impl<N: QuorumNode> Core<N> {
         let is_new = state.lookout.see(quarantine, now);
         if is_new {
             let (name, max_ttl) = (&*self.nodes[node].name, self.settings.max_ttl.duration());
-            tracing::info!(target: "lock_redlock::node", node = name, ?max_ttl, "it is kept out");
+            tracing::info!(target: "lock_redlock::node", node = name, ?max_ttl, "it is quarantined");
         }
         let begin = !std::mem::replace(&mut state.is_watched, true);
         drop(state);
-        if is_new && self.is_kept_out() && !self.has_advised.swap(true, Ordering::Relaxed) {
+        if is_new && self.is_quarantined() && !self.has_advised.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "lock_redlock", "too few nodes vote: {}", self.advice());
         }
         if begin {
@@ -212,8 +212,8 @@ impl<N: QuorumNode> Core<N> {
         Err(Error::new(ErrorKind::NotReady, "it forgets what was vouched for"))
     }
 
-    /// How long a node is still kept out at least.
-    pub(crate) fn kept_out_for(&self, node: usize) -> Option<Duration> {
+    /// How long a node is still quarantined at least.
+    pub(crate) fn quarantined_for(&self, node: usize) -> Option<Duration> {
         let state = self.nodes[node].state();
         let (_, due) = state.lookout.due(self.settings.max_ttl)?;
         Some(due.saturating_duration_since(self.clock.now()))
@@ -221,11 +221,11 @@ impl<N: QuorumNode> Core<N> {
 
     /// The error for a node that abstains.
     pub(crate) fn abstains(&self, node: usize) -> Error {
-        let left = self.kept_out_for(node).unwrap_or_default();
+        let left = self.quarantined_for(node).unwrap_or_default();
         // To the second, so that errors with one cause look alike.
         let left = Duration::from_secs(left.as_secs_f64().ceil() as u64);
         let message =
-            format!("kept out for another {left:?} at least, for it may have forgotten leases");
+            format!("quarantined for another {left:?} at least, for it may have forgotten leases");
         Error::new(ErrorKind::NotReady, message)
     }
 
@@ -236,13 +236,13 @@ impl<N: QuorumNode> Core<N> {
 }
 
 impl<N> Core<N> {
-    /// Whether so many nodes are kept out that the others make no majority.
-    pub(crate) fn is_kept_out(&self) -> bool {
-        let out = self.nodes.iter().filter(|node| node.state().lookout.is_kept_out()).count();
+    /// Whether so many nodes are quarantined that the others make no majority.
+    pub(crate) fn is_quarantined(&self) -> bool {
+        let out = self.nodes.iter().filter(|node| node.state().lookout.is_quarantined()).count();
         out > self.quorum.nodes() - self.quorum.needed()
     }
 
-    /// What to do if too many nodes are kept out.
+    /// What to do if too many nodes are quarantined.
     pub(crate) fn advice(&self) -> String {
         let max_ttl = self.settings.max_ttl.duration();
         let clock = if self.terms.ending == Ending::ByClock {

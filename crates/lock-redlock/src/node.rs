@@ -95,7 +95,7 @@ impl<N> Node<N> {
     fn is_out(&self) -> bool {
         let fails = {
             let state = self.state();
-            state.trouble.is_some() || state.lookout.is_kept_out()
+            state.trouble.is_some() || state.lookout.is_quarantined()
         };
         fails || self.agenda().len() > 0
     }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, QuorumNode};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, QuorumNode,
+};
 use lock_core::{Released, Renew, Renewal, Watch};
 
 use crate::background::Open;
@@ -41,7 +43,7 @@ use crate::{acquire, release, renew, replace, status, watching};
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
-/// use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+/// use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
 /// use lock_redlock::Redlock;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,7 +56,7 @@ use crate::{acquire, release, renew, replace, status, watching};
 /// let claim = Claim::exclusive(Key::new("orders/42")?, OwnerToken::generate()?);
 /// nodes[0].faults().cut();
 /// let attempt = quorum.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
-/// assert!(matches!(attempt, Attempt::Granted(_)));
+/// assert!(matches!(attempt, AcquireOutcome::Granted(_)));
 ///
 /// nodes[1].faults().cut();
 /// let error = quorum.release(&claim).await.unwrap_err();
@@ -200,7 +202,7 @@ impl<N: QuorumNode> fmt::Debug for Redlock<N> {
 
 #[async_trait]
 impl<N: QuorumNode> Backend for Redlock<N> {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         match request.claim.mode {
             Mode::Permits { .. } => return Err(cannot_count()),
             Mode::Joint { .. } => return Err(cannot_join()),

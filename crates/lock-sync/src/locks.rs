@@ -46,13 +46,13 @@ use crate::options::check_limit;
 /// [`SharedBackend`](lock_core::SharedBackend), and so on. The locks themselves do not have this parameter:
 /// `Mutex<T>` is one type over all backends.
 ///
-/// Code for any backend takes `&Locks<B>`, and bounds `B` by the ability that it needs. Code that does not want the
+/// Code for any backend takes `&Locks<B>`, and bounds `B` by the capability that it needs. Code that does not want the
 /// parameter takes `Locks`: that is `Locks<AnyBackend>`, which has every primitive. A primitive that the store cannot
 /// serve then fails with [`ErrorKind::Unsupported`], before anything is sent. [`erase`](Self::erase) turns any other
 /// handle into one.
 pub struct Locks<B: ?Sized = AnyBackend> {
     pub(crate) shared: Arc<Shared>,
-    /// The backend that is also in `shared`, here with all its abilities.
+    /// The backend that is also in `shared`, here with all its capabilities.
     pub(crate) backend: Arc<B>,
 }
 
@@ -70,7 +70,7 @@ impl<B: Backend> Locks<B> {
 
     /// A handle to these locks without the type of the backend. Both handles make the same locks.
     ///
-    /// The handle has every primitive whose ability the backend [names](Backend::capabilities). The other primitives
+    /// The handle has every primitive whose capability the backend [names](Backend::capabilities). The other primitives
     /// fail with [`ErrorKind::Unsupported`], before anything is sent.
     ///
     /// # Examples
@@ -186,7 +186,7 @@ impl<B: ?Sized> fmt::Debug for Locks<B> {
 /// | [`handoff`](Self::handoff) | [`Handoff::default`] |
 /// | [`prefix`](Self::prefix) | empty |
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
-/// | [`requests_on_driver`](Self::requests_on_driver) | off |
+/// | [`requests_in_background`](Self::requests_in_background) | off |
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder<B: ?Sized = AnyBackend> {
     backend: Arc<B>,
@@ -291,7 +291,7 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// A prefix for every name except those made with [`Key::as_is`]: a namespace of the app. It works over
+    /// A prefix for every name except those made with [`Key::raw`]: a namespace of the app. It works over
     /// every backend.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.choices.prefix = prefix.as_ref().to_vec();
@@ -317,7 +317,7 @@ impl<B: Backend> Builder<B> {
     /// such runtime, and `lock-redis` does. If the runtime has several threads, the process also listens to the store
     /// there. Switch this option on if your runtime has no I/O or time, or to have one connection in all. It costs two
     /// wake-ups for each request and each grant.
-    pub fn requests_on_driver(mut self, on_driver: bool) -> Self {
+    pub fn requests_in_background(mut self, on_driver: bool) -> Self {
         self.choices.home = if on_driver { Home::Driver } else { Home::Asker };
         self
     }

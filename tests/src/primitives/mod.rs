@@ -49,7 +49,7 @@ const MEANWHILE: Duration = Duration::from_millis(100);
 
 /// A store of its own for one case.
 ///
-/// The abilities of the backend that not every store has are bounds of the cases that need them.
+/// The capabilities of the backend that not every store has are bounds of the cases that need them.
 pub trait Stage: Sized {
     /// How clients reach the store.
     type Backend: SharedBackend + CellBackend + InspectBackend;
@@ -139,8 +139,8 @@ async fn until_held<B: InspectBackend>(locks: &Locks<B>, name: &str, count: u64)
 
 /// Makes a test of each case for a stage.
 ///
-/// Each group of cases is named, in this order. A group of an ability is followed by `yes`, or by `no` where the
-/// backend lacks the ability. A `yes` for a backend without the ability does not compile.
+/// Each group of cases is named, in this order. A group of a capability is followed by `yes`, or by `no` where the
+/// backend lacks the capability. A `yes` for a backend without the capability does not compile.
 ///
 /// ```text
 /// lock_tests::primitives!(lock_tests::primitives::QuorumOfThree:
@@ -287,7 +287,7 @@ macro_rules! primitives {
             a_forced_release_lets_the_first_waiter_in,
         );
     };
-    (@$ability:ident no $stage:ty) => {};
+    (@$capability:ident no $stage:ty) => {};
     (@tests $group:ident $stage:ty: $($case:ident,)+) => {
         mod $group {
             $(

@@ -73,7 +73,7 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
     }
     let Hint::Granted { owner, grant: Some(grant) } = hint else {
         let unheard = match bug {
-            Bug::NeverSaysWanted => Some(Hint::Wanted),
+            Bug::NeverSaysContended => Some(Hint::Contended),
             Bug::StoringTellsNobody => Some(Hint::Changed),
             Bug::ClosingTellsNobody | Bug::AddingTellsNobody => Some(Hint::Released),
             _ => None,
@@ -111,7 +111,7 @@ fn granted_wrongly(
             let waiting =
                 shared.line.iter().find(|(_, waiting)| waiting.request.claim.owner == owner);
             if let Some((_, waiting)) = waiting {
-                grant.valid_until = waiting.request.ttl.claim().valid_until(clock.now());
+                grant.valid_until = waiting.request.ttl.for_grant().valid_until(clock.now());
             }
         }
         Bug::TellsOfGrantsOnAllWatches => {

@@ -95,7 +95,7 @@ use crate::handoff::Handoff;
 /// ```
 pub struct Semaphore {
     lock: BareLock,
-    /// The store of the entry, with the ability to count.
+    /// The store of the entry, with the capability to count.
     backend: Arc<dyn PermitBackend>,
     /// The number of permits that every user of this name declares.
     declared: u32,
@@ -116,7 +116,7 @@ impl<B: ?Sized> Locks<B> {
     /// - [`ErrorKind::InvalidConfig`] for more than [`Semaphore::MAX_PERMITS`].
     pub fn semaphore<K>(&self, name: K, permits: usize) -> Result<Semaphore, Error>
     where
-        // Here, and not on the block: so the compiler's message for a backend without the ability says how to get it.
+        // Here, and not on the block: so the compiler's message for a backend without the capability says how to get it.
         B: PermitBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,

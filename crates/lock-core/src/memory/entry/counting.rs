@@ -86,7 +86,7 @@ impl Entry {
         let Mode::Permits { of, .. } = request.claim.mode else { return Ok(()) };
         let semaphore = self.declare(of, now)?;
         // A place lives at least as long as a lease.
-        semaphore.used_until(now + request.ttl.place().duration());
+        semaphore.used_until(now + request.ttl.for_place().duration());
         Ok(())
     }
 

@@ -387,5 +387,5 @@ struct Arrival {
 /// A further name of the barrier, made from its name.
 fn derived(name: &Key, part: &str) -> Result<Key, Error> {
     let bytes = [name.as_bytes(), b":", part.as_bytes()].concat();
-    if name.is_as_is() { Key::as_is(bytes) } else { Key::new(bytes) }
+    if name.is_as_is() { Key::raw(bytes) } else { Key::new(bytes) }
 }

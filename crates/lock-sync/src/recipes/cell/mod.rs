@@ -22,7 +22,7 @@ use crate::locks::Locks;
 #[derive(Clone)]
 pub(crate) struct RemoteCell {
     bare: BareLock,
-    /// The store of the lock, with the ability to keep values.
+    /// The store of the lock, with the capability to keep values.
     backend: Arc<dyn CellBackend>,
 }
 

@@ -1,4 +1,4 @@
-//! The tables of the laws of abilities.
+//! The tables of the laws of capabilities.
 
 use futures::future::BoxFuture;
 
@@ -247,7 +247,7 @@ macro_rules! __lock_core_quorum_laws {
                 "A node that was reassigned abstains from ballots for its earlier membership, and keeps its leases.",
             only_the_named_membership_is_replaced:
                 "Reassigning a node from a membership that it does not have changes nothing.",
-            an_admitted_node_is_kept_out:
+            an_admitted_node_is_quarantined:
                 "A node that was admitted to a quorum is in a quarantine that no client has seen before.",
         }
     } };
