@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lock_core::{Clock, FencingToken};
-use lock_sync::{Mutex, MutexGuard};
+use lock_core::Clock;
+use lock_examples::AnyError;
+use lock_sync::{CommitError, StoredMutex, StoredMutexGuard};
 
-use crate::AnyError;
 use crate::report::{Hold, Outcome, Visit};
 use crate::store::Store;
 
@@ -14,15 +14,15 @@ pub(crate) async fn shop(
     buyer: &str,
     wanted: u32,
     store: &Store,
-    lock: Option<&Mutex<()>>,
+    stock: Option<&StoredMutex<u32>>,
 ) -> Result<Vec<Visit>, AnyError> {
     let mut visits = Vec::new();
     for round in 0..wanted {
         let payment = payment_time(buyer, round);
-        let visit = match lock {
-            Some(mutex) => buy_locked(buyer, store, mutex, payment).await?,
+        let visit = match stock {
+            Some(stock) => buy(buyer, stock, store, payment).await?,
             None => {
-                let outcome = buy(store, None, payment).await?;
+                let outcome = buy_without_lock(store, payment).await?;
                 Visit { buyer: buyer.to_owned(), hold: None, outcome }
             }
         };
@@ -35,40 +35,53 @@ pub(crate) async fn shop(
     Ok(visits)
 }
 
-async fn buy_locked(
+async fn buy(
     buyer: &str,
+    stock: &StoredMutex<u32>,
     store: &Store,
-    mutex: &Mutex<()>,
     payment: Duration,
 ) -> Result<Visit, AnyError> {
-    let guard = mutex.lock().await?;
-    let (token, since) = (MutexGuard::lease(&guard).fencing_token(), Clock::boot().now());
-    // If the lease is lost in the meantime, the purchase is dropped where it stands. If this process does not
-    // notice the loss, the store refuses the stale token.
-    let outcome = match MutexGuard::lease(&guard).while_held(buy(store, Some(token), payment)).await
-    {
-        Ok(outcome) => outcome?,
-        Err(_lost) => Outcome::Lost,
-    };
+    let guard = stock.lock().await?;
+    let (token, since) = (StoredMutexGuard::lease(&guard).fencing_token(), Clock::boot().now());
+    let outcome = sell(guard, store, payment).await?;
     let time = Clock::boot().now().saturating_duration_since(since);
-    drop(guard);
     Ok(Visit { buyer: buyer.to_owned(), hold: Some(Hold { since, time, token }), outcome })
 }
 
-/// The purchase, which is not atomic.
-async fn buy(
+/// Sells a piece, as the holder of the lock. A guard that is dropped leaves the stock as it is.
+async fn sell(
+    mut stock: StoredMutexGuard<u32>,
     store: &Store,
-    token: Option<FencingToken>,
     payment: Duration,
 ) -> Result<Outcome, AnyError> {
-    let left = match store.read(token).await? {
-        Some(0) => return Ok(Outcome::SoldOut),
-        Some(left) => left,
-        None => return Ok(Outcome::Refused),
+    let Some(left) = stock.checked_sub(1) else { return Ok(Outcome::SoldOut) };
+    let lease = StoredMutexGuard::lease(&stock);
+    let purchase = async {
+        tokio::time::sleep(payment).await;
+        store.write(left, Some(lease.fencing_token())).await
+    };
+    // If the lease is lost in the meantime, the purchase is dropped where it stands. If this process does not
+    // notice the loss, the database refuses the stale token, and the store refuses the commit.
+    let Ok(written) = lease.while_held(purchase).await else { return Ok(Outcome::Lost) };
+    if !written? {
+        return Ok(Outcome::Refused);
+    }
+    *stock = left;
+    match stock.commit().await {
+        Ok(_version) => Ok(Outcome::Bought),
+        Err(CommitError::Lost { .. }) => Ok(Outcome::Lost),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A purchase that is not atomic: two buyers may read one number.
+async fn buy_without_lock(store: &Store, payment: Duration) -> Result<Outcome, AnyError> {
+    let Some(left) = store.read().await?.checked_sub(1) else {
+        return Ok(Outcome::SoldOut);
     };
     tokio::time::sleep(payment).await;
-    let written = store.write(left - 1, token).await?;
-    Ok(if written { Outcome::Bought } else { Outcome::Refused })
+    store.write(left, None).await?;
+    Ok(Outcome::Bought)
 }
 
 /// How long the customer takes to pay: one to three milliseconds, which differ from buyer to buyer.

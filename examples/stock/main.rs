@@ -1,10 +1,12 @@
 //! Buying from a limited stock: first several tasks, then several processes.
 //!
-//! A purchase reads how much is left, waits for the customer to pay, and writes back one less. That
-//! is not atomic, so buyers must take turns. With the lock nothing is oversold. `--no-lock`
-//! shows what happens otherwise. The store also refuses every fencing token that is
-//! lower than the highest it has seen. That protects it from a buyer that has lost the lock without
-//! knowing it.
+//! The number of pieces that are left is the value of a `StoredMutex`, so the store keeps it beside the lock. A purchase
+//! locks it, waits for the customer to pay, tells the database of the shop, and commits one less. The lock makes that one
+//! step for all other buyers. The commit stores nothing if the lease was lost.
+//!
+//! The database shows the customers what is left. It refuses every fencing token that is lower than the highest
+//! that it has seen. That protects it from a buyer that has lost the lock without knowing it. With `--no-lock`, buyers
+//! have the database alone: they read it and write to it, and sell pieces that are gone.
 //!
 //! ```text
 //! cargo run --example stock
@@ -25,12 +27,11 @@ mod store;
 mod tasks;
 
 use std::env;
-use std::error::Error;
 use std::process::ExitCode;
 
-use crate::args::{Args, Command, REDIS_URL};
+use lock_examples::{AnyError, chain};
 
-type AnyError = Box<dyn Error + Send + Sync>;
+use crate::args::{Args, Command, REDIS_URL};
 
 /// The locked run has oversold, or its fencing tokens did not increase.
 const WENT_WRONG: u8 = 1;
@@ -93,19 +94,4 @@ fn verdict(args: &Args, good: bool) -> &'static str {
         (true, false) => "This should not have happened: see above.",
         (false, _) => "That was without the lock. Run it without --no-lock to see it go right.",
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // Some errors repeat the text of their cause.
-        let words = error.to_string();
-        if !text.ends_with(&words) {
-            text += &format!(": {words}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lock_core::{FencingToken, Instant};
 
+use crate::args::Args;
+
 /// One attempt to buy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Visit {
@@ -27,7 +29,7 @@ pub(crate) struct Hold {
 pub(crate) enum Outcome {
     Bought,
     SoldOut,
-    /// The store refused a stale token.
+    /// The database refused a stale token.
     Refused,
     /// The lease was lost before the purchase was done.
     Lost,
@@ -38,16 +40,18 @@ pub(crate) struct Report {
     locked: bool,
     stock: u32,
     left: u32,
+    /// What is left, as the database has it.
+    shown: u32,
     visits: Vec<Visit>,
-    /// Whether the store refused a late write with the first token; `None` if there
-    /// were fewer than two tokens.
+    /// Whether the database refused a late write with the first token; `None` if it has seen fewer than two tokens.
     stale_write_refused: Option<bool>,
 }
 
 impl Report {
-    pub(crate) fn new(locked: bool, stock: u32, left: u32, mut visits: Vec<Visit>) -> Self {
+    pub(crate) fn new(args: &Args, left: u32, shown: u32, mut visits: Vec<Visit>) -> Self {
         visits.sort_by_key(|visit| visit.hold.map(|hold| hold.since));
-        Self { locked, stock, left, visits, stale_write_refused: None }
+        let (locked, stock) = (args.lock, args.stock);
+        Self { locked, stock, left, shown, visits, stale_write_refused: None }
     }
 
     pub(crate) fn with_stale_write(mut self, refused: Option<bool>) -> Self {
@@ -65,8 +69,15 @@ impl Report {
     }
 
     /// The lowest and the highest fencing token.
-    pub(crate) fn tokens(&self) -> Option<(FencingToken, FencingToken)> {
+    fn tokens(&self) -> Option<(FencingToken, FencingToken)> {
         let tokens = || self.holds().map(|hold| hold.token);
+        Some((tokens().min()?, tokens().max()?))
+    }
+
+    /// The lowest and the highest fencing token that a purchase has shown to the database.
+    pub(crate) fn tokens_of_writes(&self) -> Option<(FencingToken, FencingToken)> {
+        let purchases = || self.visits.iter().filter(|visit| visit.outcome == Outcome::Bought);
+        let tokens = || purchases().filter_map(|visit| Some(visit.hold?.token));
         Some((tokens().min()?, tokens().max()?))
     }
 
@@ -86,10 +97,11 @@ impl Report {
         self.visits.iter().filter_map(|visit| visit.hold.as_ref())
     }
 
-    /// Whether the stock adds up. A purchase that was given up half-way may still have taken its piece.
+    /// Whether the stock adds up, and the database shows what is left. A purchase that lost its lease after its write may
+    /// have left the database behind the stock.
     fn adds_up(&self) -> bool {
-        let lost = self.count(Outcome::Lost);
-        (self.stock.saturating_sub(lost)..=self.stock).contains(&(self.sold() + self.left))
+        let is_shown = self.shown == self.left || self.count(Outcome::Lost) > 0;
+        self.sold() + self.left == self.stock && is_shown
     }
 
     /// Whether tokens increase in the order of the holds, by one clock for all processes of the machine.
@@ -126,8 +138,11 @@ impl Report {
     fn summary(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (stock, sold, left, oversold) = (self.stock, self.sold(), self.left, self.oversold());
         writeln!(f, "\n   {stock} in stock, {sold} sold, {left} left: {oversold} oversold")?;
+        if self.shown != left {
+            writeln!(f, "   the database shows {} pieces", self.shown)?;
+        }
         for (outcome, what) in [
-            (Outcome::Refused, "refused by the store because of a stale token"),
+            (Outcome::Refused, "refused by the database because of a stale token"),
             (Outcome::Lost, "given up because the lease was lost"),
         ] {
             let count = self.count(outcome);
@@ -183,27 +198,38 @@ mod tests {
 
     use Outcome::{Bought, SoldOut};
 
+    /// A run of this stock after which so many pieces are left, and the database shows as many.
+    fn run(lock: bool, stock: u32, left: u32, visits: Vec<Visit>) -> Report {
+        Report::new(&Args { lock, stock, ..Args::default() }, left, left, visits)
+    }
+
     #[test]
     fn a_run_without_loss_is_good() {
         // Visits arrive by buyer, not by time.
         let visits = vec![visit(30, 9, SoldOut), visit(10, 7, Bought), visit(20, 8, Bought)];
-        let report = Report::new(true, 2, 0, visits).with_stale_write(Some(true));
+        let report = run(true, 2, 0, visits).with_stale_write(Some(true));
         assert!(report.is_good());
         let text = report.to_string();
         assert!(text.contains("2 in stock, 2 sold, 0 left: 0 oversold"), "{text}");
         assert!(text.contains("from 7 to 9, each above the one before"), "{text}");
+        // A buyer that finds nothing left writes nothing.
+        let tokens = [7, 8].map(FencingToken::new);
+        assert_eq!(report.tokens_of_writes(), Some(tokens.into()));
     }
 
     #[test]
     fn every_fault_is_seen() {
         let oversold = || vec![visit(1, 1, Bought), visit(2, 2, Bought)];
         let out_of_order = || vec![visit(1, 2, Bought), visit(2, 1, Bought)];
-        assert!(!Report::new(true, 1, 0, oversold()).is_good());
-        assert!(!Report::new(true, 3, 0, oversold()).is_good());
-        assert!(!Report::new(true, 2, 0, out_of_order()).is_good());
-        assert!(!Report::new(true, 2, 0, oversold()).with_stale_write(Some(false)).is_good());
+        assert!(!run(true, 1, 0, oversold()).is_good());
+        assert!(!run(true, 3, 0, oversold()).is_good());
+        assert!(!run(true, 2, 0, out_of_order()).is_good());
+        assert!(!run(true, 2, 0, oversold()).with_stale_write(Some(false)).is_good());
+        let mut wrongly_shown = run(true, 2, 0, oversold());
+        wrongly_shown.shown = 1;
+        assert!(!wrongly_shown.is_good());
         // Without the lock there are no promises.
-        let report = Report::new(false, 1, 0, oversold());
+        let report = run(false, 1, 0, oversold());
         assert!(report.is_good() && report.to_string().contains("1 oversold"));
     }
 }

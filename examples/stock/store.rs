@@ -1,16 +1,16 @@
-//! The store of the stock: in this process, or on a Redis server.
+//! The database of the shop: in this process, or on a Redis server.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lock_core::FencingToken;
+use lock_examples::AnyError;
 
-use crate::AnyError;
 use crate::redis_store::RedisStore;
 
-/// A count that can be read and written. A read is atomic and so is a write, but not both together.
+/// How many pieces are left, as the customers see it. A read is atomic and so is a write, but not both together.
 ///
-/// The holder of the lock sends the fencing token of its guard, with reads too, and the store
-/// remembers the highest token. Once the store has answered a holder, no earlier holder can change the count.
+/// The holder of the lock sends the fencing token of its guard with each write, and the database remembers the highest
+/// token. Once a holder has written, no earlier holder can.
 #[derive(Clone)]
 pub(crate) enum Store {
     Memory(Arc<Mutex<Shelf>>),
@@ -28,11 +28,11 @@ impl Store {
         Self::Memory(Arc::new(Mutex::new(shelf)))
     }
 
-    /// The pieces that are left; `None` if the token is stale.
-    pub(crate) async fn read(&self, token: Option<FencingToken>) -> Result<Option<u32>, AnyError> {
+    /// The pieces that are left.
+    pub(crate) async fn read(&self) -> Result<u32, AnyError> {
         match self {
-            Self::Memory(shelf) => Ok(open(shelf).read(token)),
-            Self::Redis(store) => store.read(token).await,
+            Self::Memory(shelf) => Ok(open(shelf).left),
+            Self::Redis(store) => store.read().await,
         }
     }
 
@@ -50,22 +50,13 @@ impl Store {
 }
 
 impl Shelf {
-    fn read(&mut self, token: Option<FencingToken>) -> Option<u32> {
-        self.admit(token).then_some(self.left)
-    }
-
     fn write(&mut self, left: u32, token: Option<FencingToken>) -> bool {
-        let admitted = self.admit(token);
-        if admitted {
-            self.left = left;
-        }
-        admitted
-    }
-
-    fn admit(&mut self, token: Option<FencingToken>) -> bool {
         let token = token.unwrap_or(self.highest);
-        self.highest = self.highest.max(token);
-        token == self.highest
+        let is_current = token >= self.highest;
+        if is_current {
+            (self.left, self.highest) = (left, token);
+        }
+        is_current
     }
 }
 
@@ -81,16 +72,17 @@ mod tests {
 
     async fn refuses_stale_tokens(store: Store) {
         let token = |number| Some(FencingToken::new(number));
-        assert_eq!(store.read(token(7)).await.unwrap(), Some(5));
+        assert_eq!(store.read().await.unwrap(), 5);
         assert!(store.write(4, token(7)).await.unwrap());
-        // The next holder has only read, and yet the store refuses the one before.
-        assert_eq!(store.read(token(10)).await.unwrap(), Some(4));
-        assert!(!store.write(3, token(7)).await.unwrap());
-        assert_eq!(store.read(token(9)).await.unwrap(), None);
         assert!(store.write(3, token(10)).await.unwrap());
-        assert_eq!(store.read(None).await.unwrap(), Some(3));
+        for stale in [7, 9] {
+            assert!(!store.write(8, token(stale)).await.unwrap());
+        }
+        assert!(store.write(2, token(10)).await.unwrap());
+        assert_eq!(store.read().await.unwrap(), 2);
         assert!(store.write(9, None).await.unwrap());
-        assert_eq!(store.read(token(10)).await.unwrap(), Some(9));
+        assert_eq!(store.read().await.unwrap(), 9);
+        assert!(!store.write(8, token(9)).await.unwrap());
     }
 
     #[tokio::test]

@@ -1,43 +1,56 @@
 //! The first part: tasks of this process, with locks inside it.
 
-use std::sync::Arc;
-
 use lock_core::memory::MemoryBackend;
-use lock_sync::Locks;
+use lock_examples::AnyError;
+use lock_sync::{Locks, StoredMutex};
 use tokio::task::JoinSet;
 
 use crate::args::Args;
-use crate::report::Report;
+use crate::buyer;
+use crate::report::{Report, Visit};
 use crate::store::Store;
-use crate::{AnyError, buyer};
 
 pub(crate) async fn run(args: &Args) -> Result<Report, AnyError> {
     let locks = Locks::new(MemoryBackend::new());
-    let mutex = args.lock.then(|| locks.mutex("stock", ())).transpose()?.map(Arc::new);
+    let stock = args.lock.then(|| locks.stored_mutex("stock", args.stock)).transpose()?;
     let store = Store::in_memory(args.stock);
 
     let mut buyers = JoinSet::new();
     for number in 1..=args.tasks {
-        let (mutex, store) = (mutex.clone(), store.clone());
+        let (stock, store) = (stock.clone(), store.clone());
         let wanted = args.wanted_by_each(args.tasks);
         buyers.spawn(async move {
             let name = format!("task {number}");
-            buyer::shop(&name, wanted, &store, mutex.as_deref()).await
+            buyer::shop(&name, wanted, &store, stock.as_ref()).await
         });
     }
     let mut visits = Vec::new();
     while let Some(bought) = buyers.join_next().await {
         visits.extend(bought??);
     }
-    let left = store.read(None).await?.unwrap_or_default();
-    let report = Report::new(args.lock, args.stock, left, visits);
-    let refused = late_write(&store, &report).await?;
+    report(args, stock.as_ref(), &store, visits).await
+}
+
+/// The report of a run that is over.
+pub(crate) async fn report(
+    args: &Args,
+    stock: Option<&StoredMutex<u32>>,
+    store: &Store,
+    visits: Vec<Visit>,
+) -> Result<Report, AnyError> {
+    let shown = store.read().await?;
+    let left = match stock {
+        Some(stock) => stock.snapshot().await?.value,
+        None => shown,
+    };
+    let report = Report::new(args, left, shown, visits);
+    let refused = late_write(store, &report).await?;
     Ok(report.with_stale_write(refused))
 }
 
-/// Writes as the first holder would after a long pause. Returns whether the store refused.
-pub(crate) async fn late_write(store: &Store, report: &Report) -> Result<Option<bool>, AnyError> {
-    match report.tokens() {
+/// Writes as the first buyer would after a long pause. Returns whether the database refused.
+async fn late_write(store: &Store, report: &Report) -> Result<Option<bool>, AnyError> {
+    match report.tokens_of_writes() {
         Some((first, last)) if first < last => {
             Ok(Some(!store.write(1_000_000, Some(first)).await?))
         }

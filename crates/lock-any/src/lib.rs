@@ -16,16 +16,16 @@
 //! | `redis://host:port/db` | one server of Redis or Valkey | `redis` |
 //! | `redis+sentinel://host,host/service/db` | the primary that these sentinels watch | `redis` |
 //! | `redis+cluster://host,host` | a cluster | `redis` |
-//! | `rediss://…` and its relatives | the same with TLS | `redis`, `tls` |
+//! | `rediss://…`, `rediss+cluster://…`, `rediss+sentinel://…` | as above, with TLS | `redis`, `tls` |
 //! | `redlock+redis://host,host,host/db` | a quorum of servers, each of which fails on its own | `redlock` |
 //!
-//! The documentation of `lock-redis` describes the URLs of Redis. Those of a quorum name several hosts, which share
-//! the login, the database and the options of the URL. The hosts with their ports are the
-//! [names of the nodes](lock_redlock::Builder::node), so every client has to write a host in one way. A new quorum
-//! grants nothing until an operator calls [`init`] or the quarantine of its nodes is over.
+//! The documentation of `lock-redis` describes the URLs of Redis. The URL of a quorum names several hosts. The hosts
+//! share the login, the database and the options of the URL. The hosts with their ports are the
+//! [names of the nodes](lock_redlock::Builder::node), so all clients must spell a host in one way. A new quorum
+//! grants nothing until an operator calls [`init`], or the quarantine of its nodes is over.
 //!
-//! [`connect`] returns [`Locks`] without the type of the backend: an app can keep it in a field. It has every
-//! primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything is sent.
+//! [`connect`] returns [`Locks`] without the type of the backend, so an app can keep the handle in a field. The handle
+//! has every primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything is sent.
 //! An app that knows its store at compile time uses [`Locks::new`] with the backend of that store instead.
 //!
 //! [`Locks::new`]: lock_sync::Locks::new

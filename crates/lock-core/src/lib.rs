@@ -5,8 +5,8 @@
 //! (`lock-sync` has primitives) call it. **App authors** meet only some of the value types: a [`Key`], a
 //! [`FencingToken`], an [`Error`].
 //!
-//! The four verbs are enough for a mutex. Whatever only some stores can do is a capability, with a trait and
-//! laws of its own. So code that asks a store for a capability that it lacks does not compile:
+//! The four verbs are enough for a mutex. What only some stores can do is a capability, with a trait and
+//! laws of its own. So code does not compile if it needs a capability that the store lacks:
 //!
 //! | capability | adds | for |
 //! | --- | --- | --- |
@@ -14,8 +14,8 @@
 //! | [`ConvertBackend`] | leases that become weaker, or exclusive, while their owners go on holding the key | upgradable reads |
 //! | [`JointBackend`] | several holders as one | a lock that another process re-enters |
 //! | [`PermitBackend`] | counted permits, whose number is remembered and can change | `Semaphore` |
-//! | [`CellBackend`] | a small value beside the lock, which only the holder writes | `OnceCell`, `Barrier`, `Leader` |
-//! | [`InspectBackend`] | a list of holders and waiters, and a forced release of all leases | people |
+//! | [`CellBackend`] | a small value beside the lock, which only the holder writes | `StoredMutex`, `OnceCell`, `Election`, `Barrier` |
+//! | [`InspectBackend`] | a list of holders and waiters, and a forced release of all leases | operators |
 //! | [`QuorumNode`] | a vote, and tokens that can be brought into step with those of other nodes | a lock over several stores |
 //!
 //! The crate does no I/O, and without features it needs no runtime.
@@ -25,10 +25,11 @@
 //! | `memory` | [`MemoryBackend`](memory::MemoryBackend), [`Clock::tokio`] | `tokio` (`time`, `sync`) |
 //! | `runtime` | [`runtime`]: a thread with a runtime | `tokio` (`rt`) |
 //! | `conformance` | [`conformance`]: the laws of the traits as tests | `memory`, `tokio` (`rt`, `macros`) |
+//! | `serde` | [`FencingToken`] implements `Serialize` and `Deserialize` | `serde` |
 //!
 //! # What is promised
 //!
-//! At most one *valid* lease per key exists at a time (as its mode allows), while (a) the store keeps its
+//! At most one *valid* lease per key exists at a time (or as many as its mode allows), while (a) the store keeps its
 //! data, (b) clock *rates* differ by less than [`Ttl::drift`] allows, and (c) the holder stops when its
 //! lease says that it is lost. Independently of all three, the [`FencingToken`]s of successive
 //! exclusive grants increase. So a resource that refuses lower tokens is safe.

@@ -240,7 +240,7 @@ impl RedisBackend {
         if !ended.is_noted
             && let Err(error) = self.run(names, || verbs::note_release(names, claim)).await
         {
-            tracing::debug!(%error, "the state of a lock does not say that the lock was released");
+            tracing::debug!(%error, "a release was not noted in the state of its lock");
         }
         ended.released
     }

@@ -17,10 +17,10 @@
 //!
 //! # What is promised
 //!
-//! At most one valid lease per key at a time, while the server keeps its data and clock rates differ
-//! by less than [`Ttl::drift`](lock_core::Ttl::drift) allows. A server that restarts without
+//! At most one valid lease per key exists at a time, while the server keeps its data and clock rates differ
+//! by less than [`Ttl::drift`](lock_core::Ttl::drift). A server that restarts without
 //! persistence or evicts keys does *not* keep its data: see [below](#a-server-that-lost-its-data). Fencing tokens
-//! increase even then, as long as its clock does not go back: a resource that refuses lower tokens
+//! increase even then, as long as the clock of the server does not go back. So a resource that refuses lower tokens
 //! stays safe.
 //!
 //! **A failover breaks both promises, unless replicas confirm every grant.** Without
@@ -42,24 +42,26 @@
 //! alike: `rediss+sentinel://…`, `valkeys+cluster://…`. Without a port, a server has 6379 and a sentinel 26379. Special
 //! characters in a user or a password are percent-encoded.
 //!
-//! Each part has a method of the builder, too: [`Builder::for_sentinels`] and [`Builder::for_cluster`] take the hosts as a
-//! list, [`Builder::login`] takes credentials that need no encoding, and [`Builder::tls`] and [`Builder::database`] do
-//! what they say. Three things have a method alone: a [provider](Builder::credentials) that is asked for the credentials at
-//! each connection, root certificates, and the certificate of the client for mutual TLS. A URL or an option that makes no
-//! sense is refused by [`Builder::build`], before anything is sent.
+//! The builder has a method for each part of a URL: [`Builder::for_sentinels`] and [`Builder::for_cluster`] take the hosts
+//! as a list, [`Builder::login`] takes credentials that need no encoding, [`Builder::tls`] switches TLS on, and
+//! [`Builder::database`] chooses the database. The builder alone takes root certificates, the certificate of the client
+//! for mutual TLS, and a [provider](Builder::credentials), which supplies the credentials of each new connection.
+//! [`Builder::build`] refuses an invalid URL or option before anything is sent.
 //!
 //! # Is the server fit?
 //!
-//! [`RedisBackend::check`] examines the server and reports [what is wrong](check#findings) with it for locks, why that
-//! matters, and what to do: what a restart or a failover forgets, eviction, rights that the user lacks, clocks, proxies.
+//! [`RedisBackend::check`] examines the server. It reports [what is wrong](check#findings) with the server for locks, why
+//! that matters, and what to do. It looks at what a restart or a failover forgets, eviction, rights that the user lacks,
+//! clocks and proxies.
 //! `cargo run --example doctor -- redis://…` prints the report.
 //!
 //! # A server that lost its data
 //!
-//! A server without persistence that restarts has forgotten all locks, and grants them at once, while their holders still
-//! believe in their leases. With [`Builder::data_quarantine`] it first sits out the longest lease. The check costs a grant
-//! nothing: lost data always means another connection, and each connection asks once. Waiters wait, and go on by
-//! themselves. Call [`RedisBackend::init`] when you set up a new server, which otherwise looks like one that lost its data.
+//! A server without persistence forgets all locks when it restarts. It then grants them at once, while their holders
+//! still have valid leases. With [`Builder::data_quarantine`] such a server grants nothing until the longest lease is over.
+//! The check costs a grant nothing: a restart closes the connections, and each new connection asks once.
+//! Waiters wait, and go on by themselves. Call [`RedisBackend::init`] when you set up a new server. Otherwise it looks like
+//! a server that has lost its data.
 //!
 //! ```
 //! use lock_core::Ttl;
@@ -91,34 +93,37 @@
 //! - A hand-over tells the client of the claim that is then the first in the queue when its turn could come. So a
 //!   waiter that is handed the lock and stays silent costs the others one such short lease.
 //! - A server has no timers. After a lease has run out, or a message was lost, the next request moves the queue. A
-//!   client asks at the end of the lease as last seen, or after a third of the time of a place, whichever comes first.
-//!   Waiters whose connection was lost hear that they may ask at once.
-//! - A queue that is full drops the places of clients that hear nothing.
-//! - A key that a foreign client takes is respected. Leases of all kinds end with the key: deleting the key ends every
-//!   one of them, and the next claim in the queue gets the lock at the next request.
+//!   client asks at the end of the lease that it saw last, or after a third of the time of a place, whichever comes first.
+//!   A waiter whose connection was lost is told to ask at once.
+//! - A queue that is full drops the places of clients that do not listen.
+//! - A key that a client of another library has set counts as held. Leases of all kinds end with the key: if the key is
+//!   deleted, every lease on it ends, and the next claim in the queue gets the lock at the next request.
 //! - At most [`Builder::queue_limit`] claims wait.
 //!
 //! A waiter has no place in the queue if its user may not publish or subscribe, or if its client does not watch the
-//! key. Each of these wakes such a waiter, and each is enough alone: the message that a script publishes when it has
-//! left a lock free, the server's keyspace notifications if the server sends them ([`Notifications`]), its tracking of
-//! keys if the app wants it ([`Builder::tracking`]), and the time at which the present lease ends.
+//! key. Any one of these wakes such a waiter:
+//!
+//! - the message that a script publishes when it leaves a lock free;
+//! - a keyspace notification, if the server sends them ([`Notifications`]);
+//! - the tracking of keys, if the app switches it on ([`Builder::tracking`]);
+//! - the time at which the present lease ends.
 //!
 //! ## Entering on a grant
 //!
-//! Messages are hints. A client never holds a lock because of a message: the script has written the lease before. But a
-//! message can spare the client the question how much of the lease is left. The reply that gave a claim its place
-//! contains the server's clock at some instant after the request was sent. The message contains the server's clock at
-//! the grant, and the time for which the lease lasts. The client takes the difference of the two clocks, counts it from
-//! when the request was *sent*, adds the time of the lease, and subtracts the drift over all of that time. The result
-//! is a deadline before the server's own, however long the message took, or the process slept.
+//! Messages are hints. A client never holds a lock because of a message: the script has written the lease before. But
+//! the message can tell the client how much of the lease is left, so that the client need not ask. The reply that gave a
+//! claim its place contains the server's clock at some instant after the request was sent. The message contains the
+//! server's clock at the grant, and the length of the lease. The client takes the difference of the two clock readings,
+//! counts it from the instant at which the request was *sent*, adds the length of the lease, and subtracts the drift over
+//! all of that time. The result is a deadline before the server's own, however long the message took, or the process slept.
 //!
-//! This rests on the condition of all leases: clock rates that differ by less than the drift. The client detects that a
-//! server's clock was *set* in the meantime if the message claims the impossible: a grant before the place in the
-//! queue, or after the message has come. Then the hint has no grant in it
-//! ([`Hint::Granted`](lock_core::Hint::Granted)), and the client asks. It also asks when the message has overtaken the
-//! reply, or less than half of the lease is left. The client ignores a message about a claim that it has not put into
-//! the queue, and a sender needs the owner token of a claim to name it. The client does not detect a step forward that
-//! is no longer than the time of the message: it then believes that the lease lasts longer than it does, by that step.
+//! This rests on the condition of all leases: clock rates differ by less than the drift. The clock of the server may also
+//! be *set* in the meantime. The client detects that if the message claims the impossible: a grant before the place in
+//! the queue, or after the message has come. Then the hint has no grant in it
+//! ([`Hint::Granted`](lock_core::Hint::Granted)), and the client asks. The client also asks if the message has overtaken
+//! the reply, or if less than half of the lease is left. The client ignores a message about a claim that it has not put
+//! into the queue, and a sender needs the owner token of a claim to name it. The client does not detect a step forward
+//! that is no longer than the message was under way. Then the client's deadline is too late by that step.
 //!
 //! # Sentinels and clusters
 //!
@@ -129,8 +134,9 @@
 //! # Ok::<(), lock_core::Error>(())
 //! ```
 //!
-//! These two commands start a local cluster, and a primary with its replicas and sentinels, and let processes buy from one
-//! stock over them. They need a `redis-server` on the `PATH`, or one that `REDIS_SERVER` names:
+//! The first command starts a local cluster. The second one starts a primary with replicas and sentinels. Both let
+//! processes buy from one stock over these servers. They need a `redis-server` on the `PATH`, or one that `REDIS_SERVER`
+//! names:
 //!
 //! ```text
 //! cargo run --example stock -- --over cluster
@@ -143,32 +149,34 @@
 //! granted in one step only if they share a slot, and a server is no node of a quorum.
 //!
 //! **Through a failover, neither exclusion nor the order of tokens is promised**, unless replicas
-//! [confirm](#confirmed-grants) every grant. Replication is asynchronous. A grant that was not replicated is forgotten, and another owner may get the lock while the
-//! first one believes in its lease. A planned failover is no exception: behind sentinels the old primary went on to take
-//! writes for 10.9 s after its successor in one test, with the default intervals. An old primary that was paused answers
-//! the requests in its sockets when it goes on, with *higher* tokens than its successor has given out by then. So a
-//! resource that compares tokens may even refuse the rightful holder. The clock of the new primary may differ from that of
-//! the old one; then leases end earlier or later there. `min-replicas-to-write` makes the time shorter and does not end it.
+//! [confirm](#confirmed-grants) every grant. Replication is asynchronous: a failover forgets a grant that was not
+//! replicated, and another owner may get the lock while the first one still has a valid lease. A planned failover is no
+//! exception: in one test with sentinels and the default intervals, the old primary took writes for 10.9 s beside the new
+//! one. When an old primary that was paused goes on, it answers the requests in its sockets, with *higher* tokens than the
+//! new primary has given out by then. So a resource that compares tokens may even refuse the rightful holder. The clocks of
+//! the two primaries may differ. Then leases end earlier or later on the new one. `min-replicas-to-write` makes the time
+//! with two primaries shorter, but not zero.
 //! An app that needs exclusion while servers fail takes a quorum (`lock-redlock`) of independent servers, and a resource
 //! that compares tokens. [`RedisBackend::check`] warns of this.
 //!
-//! What was replicated keeps its promise. A grant names the *term* of its server: the history of the data, which has
-//! another name after a promotion. If a lock was held under another term and not seen released, the new primary grants
-//! nothing until the lease and a hundredth have passed on its own clock, from its first look on. So a lease is not given
-//! away early because its last renewal was not replicated, or because the clocks differ. A lock that was released, or was
-//! never taken, is granted at once; renewals and hand-overs go on. This is the
-//! [quarantine of terms](Builder::term_quarantine). It is on by default, and cannot know of a grant that was not replicated.
-//!
-//! What was replicated survives: leases, tokens, and the queue with its order. Watches say
+//! What was replicated survives: leases, tokens, and the queue with its order. Watches report
 //! [`Hint::Resync`](lock_core::Hint::Resync), and waiters keep their places.
+//!
+//! A grant names the *term* of its server: the history of the data, which gets another name at a promotion. A new primary
+//! may find a lock that was granted under another term, without its release. It first sees this lock at some instant of its
+//! own clock. From that instant on, it keeps the lock back for the length of the lease and a hundredth more. So no lease is
+//! given away early because its last renewal was not replicated, or because the clocks differ. The new primary grants a
+//! lock that was released, or was never taken, at once. Renewals and hand-overs go on. This is the
+//! [quarantine of terms](Builder::term_quarantine). It is on by default. It cannot know of a grant that was not replicated.
 //!
 //! ## Confirmed grants
 //!
 //! With [`Builder::confirm`] a grant, a hand-over, a conversion or a renewal counts only once all replicas have it. After
-//! the answer the client writes a marker on a connection of its own to the same run of the server, and waits until the
-//! replicas have it (`WAIT`). Replication is a prefix, so they have the lease then. The server must have the same term as
-//! before the request, and exactly so many replicas as the app counted. Tasks that ask at the same time share one wait. A
-//! grant that was not confirmed in time is released; the error is retryable, and says how many replicas had it. A waiter
+//! the answer, the client writes a marker on another connection to the same run of the server, and waits until the
+//! replicas have the marker (`WAIT`). Replicas apply writes in order, so they then have the lease, too. The term of the
+//! server must not have changed since the request, and the server must have exactly as many replicas as the app has
+//! counted. Tasks that ask at one time share one wait. If a grant is not confirmed in time, the client releases it. The
+//! error is retryable, and says how many replicas had the grant. A waiter
 //! whose grant was released goes to the end of the queue. Releases, places in the queue and values beside a lock are not
 //! confirmed. To confirm some locks only, take a second handle: [`RedisBackend::confirming`] shares the connections of the
 //! first one.
@@ -186,31 +194,30 @@
 //! - A primary to which a slot was moved does not fail before its replicas have the keys of the slot. `MIGRATE` does not
 //!   wait for them. The next confirmed renewal shows that they have the lease.
 //!
-//! Why: a server that is promoted has every confirmed lease. A primary that was replaced lacks the acknowledgement of the
-//! replica that was promoted, so it confirms nothing, not even a request that it answers late. And the new primary keeps
-//! back a lock that was held under another term.
+//! The reasons: a server that is promoted has every confirmed lease. A primary that was replaced lacks the acknowledgement
+//! of the replica that was promoted, so it confirms nothing, not even a request that it answers late. And the new primary
+//! keeps back a lock that was held under another term.
 //!
 //! **The price is availability: while one replica is missing, no lock is granted and no lease is renewed.** So after the
-//! loss of a primary grants wait until that server is back as a replica, or until an operator attaches another one. A
-//! number of replicas below all of them is no remedy, and is refused: `WAIT` does not say who acknowledged, and the one that
-//! did not may be promoted. Over loopback, with two replicas, a confirmed grant took 2.7 times as long as another one,
+//! loss of a primary, grants wait until that server is back as a replica, or until an operator attaches another one. To
+//! count fewer than all replicas is no remedy, and is refused: `WAIT` does not say which replicas have acknowledged, and a
+//! replica that has not may be promoted. Over loopback, with two replicas, a confirmed grant took 2.7 times as long as another one,
 //! and 64 tasks together got 0.7 times as many locks. **An app that needs safety *and* availability takes a quorum** (`lock-redlock`) of independent
 //! servers.
 //!
 //! ## How requests find their server
 //!
-//! - Every request, reads too, goes to a primary. A replica may say what is no longer true.
+//! - Every request goes to a primary, even if it only reads: a replica may have old data.
 //! - A request that no server ran is sent again, up to [`Builder::command_timeout`]: after `MOVED` at once, and up to five
-//!   times; after `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `LOADING` or a connection that cannot be opened after pauses of
-//!   5, 10, 20 … 100 ms. After `ASK` a script that names one key goes to the other server, and others wait until the slot
-//!   has moved. A request that may have run is never sent twice without the caller; its repetition is recognized
-//!   by the owner token.
+//!   times; after `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `LOADING` or a connection that cannot be opened, after pauses of
+//!   5, 10, 20 … 100 ms. After `ASK`, a script that names one key goes to the other server, and other scripts wait until the
+//!   slot has moved. Only the caller repeats a request that may have run. The server then recognizes the owner token.
 //! - While a slot is moved key by key, an exclusive lease in it can be renewed and released. Locks in it can be taken
 //!   once it has moved.
-//! - In a cluster there is a connection to each primary that has a lock of this client, opened on first use. Each of them has a
-//!   channel of its own for grants, so a release knows whether a client hears. A watch follows its slot: it subscribes
-//!   at the new server, and says `Resync`. A redirection tells of the new server; without requests, the map of the slots
-//!   is read every two seconds while there are watches.
+//! - In a cluster, the client opens a connection to each primary that has one of its locks, on first use. Each of these
+//!   connections has a channel of its own for grants, so a release knows whether the client listens. A watch follows its
+//!   slot: it subscribes at the new server, and reports `Resync`. The client learns of the new server by a redirection.
+//!   While there are watches but no requests, the client reads the map of the slots every two seconds.
 //! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest epoch
 //!   counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint: the
 //!   client gives up its connections to other servers and asks again. A client does so after a server answers `READONLY`, too.
@@ -222,7 +229,7 @@
 //! The map of the slots, redirections, the resolution by sentinels and the care for subscriptions are this crate's own, on the
 //! driver's plain connections. The driver's cluster client repeats requests after a broken connection, does not say at
 //! which server a subscription is, and forgets it when its slot moves. Its sentinel client looks for the primary only when it
-//! connects. A lock needs to know whether a request ran, at which server a waiter is heard, and that a primary was replaced.
+//! connects. A lock needs to know whether a request ran, at which server a waiter listens, and when a primary was replaced.
 //!
 //! # Where a lock lives
 //!
@@ -243,8 +250,8 @@
 //!
 //! # As a node of a quorum
 //!
-//! A server that restarts without its latest data, whose data is deleted, or that takes over from a master may have
-//! forgotten leases, and must not vote until those leases are certainly over. A record, `lock:node@0`, shows this. It names
+//! A server may have forgotten leases after it has restarted without its latest data, after its data was deleted, or after
+//! it has taken over from a master. It must not vote until those leases are certainly over. A record, `lock:node@0`, shows this. It names
 //! the run of the server and the history of its replication. If the record is missing or belongs to another run,
 //! [`standing`](lock_core::QuorumNode::standing) writes a new one, with the name of a new
 //! [quarantine](lock_core::Quarantine). Each ballot carries the record that it expects. The script that votes compares it
@@ -261,9 +268,9 @@
 //! ([`RedisBackend::check`] looks). A server that once took over and then has no replica for an hour forgets its
 //! history, and abstains once more.
 //!
-//! The clients decide when a quarantine is over ([`vouch`](lock_core::QuorumNode::vouch)). If none of them stays for so
-//! long, the clock of the server ends it after twice the longest lease that any client named. A clock that is set back makes
-//! this later, and one that is set forward earlier. All this needs the right to `INFO`. It does not work on a server that is
+//! The clients decide when a quarantine is over ([`vouch`](lock_core::QuorumNode::vouch)). If no client stays for so
+//! long, the clock of the server ends the quarantine after twice the longest lease that any client named. If that clock is
+//! set back, the quarantine ends later; if it is set forward, earlier. All this needs the right to `INFO`. It does not work on a server that is
 //! part of a cluster, where the record cannot be beside every lock. On such a server, or without that right, the server
 //! votes on ballots that [expect](lock_core::Ballot::expecting) nothing, and
 //! [`standing`](lock_core::QuorumNode::standing) says why it refuses the others.

@@ -80,7 +80,7 @@ impl<N: QuorumNode> Core<N> {
                     Untold::Fails => return it.noted("standing", Err(error)),
                     Untold::News => tracing::warn!(
                         target: "lock_redlock::node", node = &*it.name, %error,
-                        "it cannot tell whether it has forgotten leases, and votes all the same"
+                        "the node cannot tell whether it has forgotten leases, and votes anyway"
                     ),
                     Untold::Known => {}
                 }
@@ -129,7 +129,7 @@ impl<N: QuorumNode> Core<N> {
         let is_new = state.lookout.see(quarantine, now);
         if is_new {
             let (name, max_ttl) = (&*self.nodes[node].name, self.settings.max_ttl.duration());
-            tracing::info!(target: "lock_redlock::node", node = name, ?max_ttl, "it is quarantined");
+            tracing::info!(target: "lock_redlock::node", node = name, ?max_ttl, "the node is in quarantine");
         }
         let begin = !std::mem::replace(&mut state.is_watched, true);
         drop(state);
@@ -190,7 +190,7 @@ impl<N: QuorumNode> Core<N> {
             state.trouble = None;
             drop(state);
             let name = &*self.nodes[node].name;
-            tracing::info!(target: "lock_redlock::node", node = name, "it votes again");
+            tracing::info!(target: "lock_redlock::node", node = name, "the node votes again");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`Redlock`] takes several [nodes](lock_core::QuorumNode), each of which is a store that fails on its own.
 //! [`Redlock`] is a [`Backend`](lock_core::Backend) itself: the client with the votes of a majority holds the lock.
-//! The crate does not know which stores the nodes are. Over nodes of `lock-redis` it is the algorithm of that name in
+//! The crate does not know which stores the nodes are. Over nodes of `lock-redis` it is the Redlock algorithm of
 //! the Redis documentation, without some of the holes of that algorithm: see [`divergence`].
 //!
 //! # What is promised
@@ -79,8 +79,8 @@
 //!
 //! The rest happens in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of yours: the
 //! quorum gives back votes that come too late, unless the lock is held; it repeats releases that a node has missed; and
-//! it vouches for nodes that were quarantined. The caller of a request polls it. If the caller runs on a tokio runtime,
-//! that runtime must have time enabled. The answers that come after those of the majority are awaited there, too, so
+//! it vouches for nodes that were quarantined. The caller of a request polls the request. If the caller runs on a tokio
+//! runtime, that runtime must have time enabled. That runtime also waits for the answers after those of the majority, so
 //! that no other thread wakes for them. If that runtime stands still or ends, the quorum goes on without it.
 //!
 //! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes are
@@ -91,8 +91,7 @@
 //! # Nodes that may have forgotten
 //!
 //! A node that restarts empty or from an old file, or that is flushed, has forgotten locks that are held. It would vote
-//! for a second holder. So it is quarantined. A node can tell whether a client has vouched for its data. Until then it
-//! abstains. A client vouches for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a
+//! for a second holder. So it is quarantined: a node abstains until a client has vouched for its data. A client vouches for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a
 //! little more, on the clock of the client. The nodes of a new deployment are quarantined as well, unless an operator
 //! calls [`init`](Redlock::init). [`status`](Redlock::status) says which nodes are quarantined, and for how long.
 //!

@@ -1,22 +1,27 @@
 //! Locks with the interface of `tokio::sync` that hold across processes and machines.
 //!
-//! An app keeps one [`Locks`] handle, and makes each [`Mutex`] with it. Both work over any
-//! [`Backend`]: the memory backend for tests and single processes, Redis or Valkey
-//! with the crate `lock-redis`.
+//! An app keeps one [`Locks`] handle, and makes each lock with it. The locks work over any [`Backend`]: the memory
+//! backend for tests and single processes, Redis or Valkey with the crate `lock-redis`, a quorum of servers with the
+//! crate `lock-redlock`. The crate `lock-any` opens the store that a URL names.
 //!
 //! ```
-//! use lock_core::memory::MemoryBackend;
-//! use lock_sync::{Locks, MutexGuard};
+//! use lock_sync::{Locks, MemoryBackend, MutexGuard};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let locks = Locks::new(MemoryBackend::new());
-//! let stock = locks.mutex("stock/apples", 3)?;
 //!
+//! // Processes share a lock by its name. They do not share the value in it, here `()`.
+//! let order = locks.mutex("orders/42", ())?;
+//! let guard = order.lock().await?;
+//! println!("this holder has the token {}", MutexGuard::lease(&guard).fencing_token());
+//! drop(guard);
+//!
+//! // They share the value of a `StoredMutex`: the store keeps it beside the lock.
+//! let stock = locks.stored_mutex("stock/apples", 3)?;
 //! let mut apples = stock.lock().await?;
 //! *apples -= 1;
-//! let token = MutexGuard::lease(&apples).fencing_token();
-//! println!("{} left, says holder {token}", *apples);
+//! apples.commit().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -25,15 +30,15 @@
 //!
 //! | primitive | made by | the backend must be able to |
 //! | --- | --- | --- |
-//! | [`Mutex`] | [`Locks::mutex`] | grant leases: any can |
-//! | [`LockGuard`]: a lock without data, for a name that is used once | [`Locks::lock`] | grant leases: any can |
-//! | [`MultiGuard`]: several locks, all or none | [`Locks::lock_all`] | grant leases: any can; some grant them all in one step |
+//! | [`Mutex`] | [`Locks::mutex`] | grant leases, as every backend can |
+//! | [`LockGuard`]: a lock without data, for a name that is used once | [`Locks::lock`] | grant leases |
+//! | [`MultiGuard`]: several locks, all or none | [`Locks::lock_all`] | grant leases; some backends grant them all in one step |
 //! | [`RwLock`] | [`Locks::rwlock`] | [share](lock_core::SharedBackend); for upgradable reads, [convert](lock_core::ConvertBackend) as well |
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
-//! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases: any can |
-//! | [`ReentrantMutex`]: its owner locks again | [`Locks::reentrant_mutex`] | grant leases: any can; to enter [in another process](Locks::owner), [hold jointly](lock_core::JointBackend) |
+//! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases |
+//! | [`ReentrantMutex`]: its owner locks again | [`Locks::reentrant_mutex`] | grant leases; to enter [in another process](Locks::owner), [hold jointly](lock_core::JointBackend) |
 //! | [`StoredMutex`]: the store keeps the value beside the lock | [`Locks::stored_mutex`] | [keep a value](lock_core::CellBackend) |
-//! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | [keep a value](lock_core::CellBackend) |
+//! | [`OnceCell`]: one process initializes, all read | [`Locks::once_cell`] | keep a value |
 //! | [`Election`]: one process leads, all see which | [`Locks::election`] | keep a value |
 //! | [`Barrier`]: processes wait for one another | [`Locks::barrier`] | count, and keep a value |
 //! | a list of the holders and waiters of a lock | [`Locks::inspect`] | [be inspected](lock_core::InspectBackend) |
@@ -41,39 +46,40 @@
 //! [`from_tokio`] lists every item of `tokio::sync`, and what differs here. The [`guide`] has pages about choosing a
 //! ttl, fencing, errors, tests, and common patterns.
 //!
-//! There is no `Notify`. Its methods neither fail nor wait, and `notify_waiters` reaches every future that
-//! was created before, polled or not. Between processes a message can be lost, and no process learns that
-//! another one has created a future. So a `Notify` would now and then lose a wake-up. Programs mostly use it to
-//! wait for a value, for a leader or for other tasks: see [`OnceCell`], [`Election`] and [`Barrier`].
+//! There is no `Notify`. In one process, `notify_waiters` reaches every future that was created before, polled or not.
+//! Between processes a message can be lost, and no process learns that another one has created a future. So a `Notify`
+//! would sometimes lose a wake-up. Programs mostly use a `Notify` to wait for a value, for a leader or for other tasks:
+//! see [`StoredMutex::subscribe`], [`OnceCell`], [`Election`] and [`Barrier`].
 //!
 //! # What is promised
 //!
 //! At most one *valid* guard per lock exists at a time, while (a) the store keeps its data, (b) clock *rates*
-//! differ by less than the [drift](lock_core::Ttl::drift) that is allowed for, and (c) the holder stops
-//! when its guard says that the lease is lost.
+//! differ by less than the [drift](lock_core::Ttl::drift), and (c) the holder stops when its guard says that the lease
+//! is lost.
 //!
-//! Fencing tokens depend on none of these conditions: each exclusive lease that the store grants comes with
-//! higher tokens than every earlier one. So a resource that refuses lower tokens is safe. Several holders have
+//! Fencing tokens depend on none of these conditions: each exclusive lease has higher tokens than every earlier
+//! exclusive lease. So a resource that refuses lower tokens is safe. Several holders have
 //! permits at once, so [the tokens of permits promise less](Semaphore#fencing-tokens).
 //!
 //! # What runs where
 //!
-//! If no task of this process holds the lock, the task that wants it asks the store itself, on its own thread.
-//! If a task of this process gives the lock up, the next task gets it on that thread.
-//! Everything that must not depend on a task runs on the *driver*, a thread with a small runtime:
-//! renewals, releases of dropped guards, and requests whose task is gone.
+//! If no task of this process holds the lock, the task that wants the lock sends the request itself, on its own thread.
+//! If a task of this process gives the lock up, the next task gets the lock without a request.
+//! The *driver*, a thread with a small runtime, does everything that must not depend on a task:
+//! it sends renewals and the releases of dropped guards, and finishes requests whose task is gone.
 //! [`Builder::on_runtime`] puts the driver on a runtime of yours instead.
 //!
-//! If tasks on a multi-threaded runtime of yours ask for locks, the process listens to the store on that runtime:
-//! the thread that receives the news of a grant goes on with the waiter. Otherwise the driver listens.
+//! If tasks on a multi-threaded runtime ask for locks, the process listens to the store on that runtime:
+//! the thread that receives a grant goes on with the waiter. Otherwise the driver listens.
 //!
 //! # Waiting and taking turns
 //!
 //! However many tasks of a process wait for a lock, the process has one place in the queue of the store. When
 //! the turn of the process comes, the store tells the process, and its first waiter gets the lock without a request.
-//! The lock then passes from task to task within the process while no other process waits. Once another process
-//! waits, [`Handoff`] limits this. Each exclusive guard has a fencing token of its own. If tasks still wait when the
-//! turn of the process is over, the process goes to the end of the queue in the step that releases the lock.
+//! While no other process waits, the lock then passes from task to task within the process. Once another process
+//! waits, [`Handoff`] says how long this may go on. Each exclusive guard has a fencing token of its own. If tasks still
+//! wait when the turn of the process is over, the process goes to the end of the queue in the step that releases the
+//! lock.
 //!
 //! A dead process delays the others for a short time only:
 //!
@@ -83,7 +89,7 @@
 //! | a process whose turn comes is gone, and its connection is closed | not at all |
 //! | a process dies, or is stopped, when its turn has just come | [`Ttl::for_grant`](lock_core::Ttl::for_grant), at most a second: then the next process in the queue asks |
 //! | several processes in a row die in this way | [`Ttl::for_grant`](lock_core::Ttl::for_grant), and then until another process asks |
-//! | a message is lost, or the connection of a waiting process breaks | until that process is connected again and asks, or else until another process asks |
+//! | a message is lost, or the connection of a waiting process breaks | until that process connects again and asks, or until another process asks |
 //!
 //! Another process asks after a third of [`Ttl::for_place`](lock_core::Ttl::for_place) at the latest: ten seconds with the
 //! default lease, one second with leases of up to three seconds. Every waiting process asks that often to keep
@@ -95,8 +101,8 @@
 //! The process renews it after a tenth of that. A process that cannot reach the store in its first second with
 //! the lock loses the lock.
 //!
-//! The process also watches the key of a guard that lives for a while. If the key is deleted or overwritten and
-//! the store says so, the lease is lost within milliseconds, not at the next renewal.
+//! The process also watches the key of a guard that lives for a while. If the store reports that another client has
+//! deleted or overwritten the key, the lease is lost within milliseconds, not at the next renewal.
 
 #![forbid(unsafe_code)]
 

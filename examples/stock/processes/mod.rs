@@ -12,6 +12,9 @@ use std::process::Stdio;
 use std::{env, io};
 
 use lock_core::Clock;
+use lock_examples::AnyError;
+use lock_redis::RedisBackend;
+use lock_sync::Locks;
 use lock_tests::{RedisCluster, RedisServer, Sentinels, find_redis_server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -21,11 +24,11 @@ use crate::processes::child::Orders;
 use crate::redis_store::RedisStore;
 use crate::report::{Report, Visit};
 use crate::store::Store;
-use crate::{AnyError, tasks};
+use crate::tasks;
 
-/// The servers of this run: those of the locks, and the one of the stock.
+/// The servers of this run: those of the locks, and the one of the database.
 ///
-/// The stock is on one server. If the locks are in a cluster or behind sentinels, the stock is on another server.
+/// The database is on one server. If the locks are in a cluster or behind sentinels, the database is on another server.
 pub(crate) enum Servers {
     Given(String),
     Own(Box<RedisServer>),
@@ -46,7 +49,7 @@ impl Servers {
         }
     }
 
-    /// The URL of the stock.
+    /// The URL of the database.
     pub(crate) fn store(&self) -> String {
         match self {
             Self::Given(url) => url.clone(),
@@ -63,12 +66,12 @@ impl Servers {
             Self::Given(_) => format!("the one given in {REDIS_URL} or with --redis"),
             Self::GivenDeployment(..) => {
                 format!(
-                    "the one given in {REDIS_URL} or with --redis; the stock is on another server"
+                    "the one given in {REDIS_URL} or with --redis; the database is on another server"
                 )
             }
             Self::Own(server) => format!("one that was started for this, on {}", server.addr()),
             Self::Cluster(..) | Self::Sentinels(..) => {
-                format!("started for this: {}; the stock is on another server", self.url())
+                format!("started for this: {}; the database is on another server", self.url())
             }
         }
     }
@@ -126,6 +129,7 @@ async fn sell(args: &Args, servers: &Servers, run: &str, store: Store) -> Result
             url: servers.url(),
             store: servers.store(),
             run: run.to_owned(),
+            stock: args.stock,
             buyer: format!("process {number}"),
             wanted,
             lock: args.lock,
@@ -142,10 +146,9 @@ async fn sell(args: &Args, servers: &Servers, run: &str, store: Store) -> Result
     for buyer in buyers {
         visits.extend(buyer.visits().await?);
     }
-    let left = store.read(None).await?.unwrap_or_default();
-    let report = Report::new(args.lock, args.stock, left, visits);
-    let refused = tasks::late_write(&store, &report).await?;
-    Ok(report.with_stale_write(refused))
+    let locks = Locks::new(RedisBackend::open(servers.url())?);
+    let stock = args.lock.then(|| locks.stored_mutex(run, args.stock)).transpose()?;
+    tasks::report(args, stock.as_ref(), &store, visits).await
 }
 
 /// A child, as its parent sees it.
@@ -220,18 +223,18 @@ mod tests {
             let mut buyers = tokio::task::JoinSet::new();
             for number in 1..=args.processes {
                 let (store, wanted) = (store.clone(), args.wanted_by_each(args.processes));
-                let backend = lock_redis::RedisBackend::open(servers.url()).unwrap();
-                let mutex = lock_sync::Locks::new(backend).mutex("test", ()).unwrap();
+                let backend = RedisBackend::open(servers.url()).unwrap();
+                let stock = Locks::new(backend).stored_mutex("test", args.stock).unwrap();
                 let name = format!("task {number}");
                 buyers.spawn(async move {
-                    crate::buyer::shop(&name, wanted, &store, Some(&mutex)).await.unwrap()
+                    crate::buyer::shop(&name, wanted, &store, Some(&stock)).await.unwrap()
                 });
             }
             let visits = buyers.join_all().await.into_iter().flatten().collect();
-            let left = store.read(None).await.unwrap().unwrap_or_default();
-            let report = Report::new(true, args.stock, left, visits);
-            let refused = tasks::late_write(&store, &report).await.unwrap();
-            assert!(report.with_stale_write(refused).is_good(), "{over}");
+            let locks = Locks::new(RedisBackend::open(servers.url()).unwrap());
+            let stock = locks.stored_mutex("test", args.stock).unwrap();
+            let report = tasks::report(&args, Some(&stock), &store, visits).await.unwrap();
+            assert!(report.is_good(), "{over}: {report}");
         }
     }
 
@@ -248,6 +251,7 @@ mod tests {
             url: url.to_owned(),
             store: url.to_owned(),
             run: "run".to_owned(),
+            stock: 1,
             buyer: "process 1".to_owned(),
             wanted: 1,
             lock: true,

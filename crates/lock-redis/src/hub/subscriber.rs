@@ -161,7 +161,7 @@ impl Subscriber {
             match outcome {
                 Err(error) if is_of_connection(error.kind()) => Err(error),
                 Err(error) => {
-                    tracing::debug!(%error, "releases of a lock may not be told");
+                    tracing::debug!(%error, "no message will tell of the releases of a lock: the subscription was refused");
                     Ok(None)
                 }
                 Ok(_) => Ok(None),

@@ -296,7 +296,7 @@ impl Task {
             return;
         }
         if let Some(error) = why.map(Failure::into_error) {
-            tracing::debug!(%error, "watches with fewer sources than configured");
+            tracing::debug!(%error, "a watch begins with fewer sources of hints than configured");
         }
         let Join { id, lock, state, .. } = join;
         let keeper = Keeper(join.mailbox);

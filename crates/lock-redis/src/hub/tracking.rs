@@ -42,7 +42,7 @@ impl Tracking {
             if error.is_retryable() {
                 return Err(error);
             }
-            tracing::debug!(%error, "does without tracking");
+            tracing::debug!(%error, "the client goes on without tracking");
             return Ok(None);
         }
         let bell = Arc::new(Notify::new());
@@ -104,7 +104,7 @@ async fn run(live: Arc<Live>, registry: Arc<Registry>, bell: Arc<Notify>) {
                     continue;
                 }
                 if let Err(error) = look(&live, &registry, &lock, true).await {
-                    tracing::debug!(%error, "cannot read what is tracked");
+                    tracing::debug!(%error, "cannot read a tracked key");
                     // Without a connection the server tracks nothing, and all watchers get a hint.
                     if live.is_closed() {
                         return;

@@ -140,7 +140,7 @@ impl Live {
 
     fn learn(&self, manner: Manner) {
         if self.manners.set(manner) && manner != Manner::Loads {
-            tracing::info!(server = %self.endpoint(), ?manner, "scripts are sent along with their calls");
+            tracing::info!(server = %self.endpoint(), ?manner, "the server loads no scripts: calls bring them along");
         }
     }
 

@@ -112,7 +112,7 @@ async fn greet(
     };
     match open(settings, endpoint, hear, first).await {
         Err(Failure::NoResp3(error)) if settings.protocol == Protocol::Auto => {
-            tracing::debug!(server = %endpoint, %error, "falls back to RESP2");
+            tracing::debug!(server = %endpoint, %error, "the connection falls back to RESP2");
             open(settings, endpoint, hear, Version::Resp2).await.map_err(Failure::into_error)
         }
         outcome => outcome.map_err(Failure::into_error),

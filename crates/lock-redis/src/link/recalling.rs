@@ -43,11 +43,11 @@ impl Live {
         };
         if self.recall().note(left, CLOCK.now()) {
             if has_advised.swap(true, Ordering::Relaxed) {
-                tracing::info!(server = %self.endpoint(), ?left, "it may have forgotten leases, and sits out");
+                tracing::info!(server = %self.endpoint(), ?left, "the server may have forgotten leases, and is in quarantine");
             } else {
                 tracing::warn!(
                     server = %self.endpoint(), ?left,
-                    "it may have forgotten leases, and sits out; if it is new, and no client holds a lock, call \
+                    "the server may have forgotten leases, and is in quarantine; if it is new, and no client holds a lock, call \
                      RedisBackend::init once"
                 );
             }

@@ -117,7 +117,7 @@ async fn listen_to(
         if let Ok(ear) = Dedicated::open(settings, &endpoint, &hear).await {
             match ear.pubsub.subscribe(&channel).await {
                 Ok(()) => ear.closed().await,
-                Err(error) => tracing::debug!(%error, "a sentinel is not heard"),
+                Err(error) => tracing::debug!(%error, "cannot listen to a sentinel"),
             }
         }
         time::sleep(PAUSE).await;

@@ -134,7 +134,7 @@ impl Wanted {
         loop {
             match begin(&self.fleet, &self.layout, &self.key).await {
                 Err(error) if error.is_retryable() => {
-                    tracing::debug!(%error, "a watch has to wait");
+                    tracing::debug!(%error, "a watch cannot begin yet");
                     time::sleep(PAUSE).await;
                 }
                 outcome => return outcome,

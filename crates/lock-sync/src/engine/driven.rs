@@ -108,7 +108,7 @@ async fn watch(mut listener: Listener, shared: Arc<Shared>, key: Key) {
     let mut hints = match shared.backend.watch(&key).await {
         Ok(hints) => hints,
         Err(error) => {
-            tracing::debug!(%key, %error, "no hints: waiting by the clock alone");
+            tracing::debug!(%key, %error, "the store sends no hints: waiters rely on the clock alone");
             listener.tell(WatchEvent::Ended(Some(&error)));
             return;
         }

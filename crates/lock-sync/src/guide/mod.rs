@@ -1,6 +1,6 @@
 //! Pages for users of the locks: what to choose, how to test, what each error means.
 //!
-//! Every snippet on these pages is compiled, and most of them run, with the tests of this crate.
+//! The tests of this crate compile every snippet on these pages, and run most of them.
 //!
 //! | page | the question that it answers |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | [`fencing`] | How does my database, my object storage or my HTTP service refuse a late write? |
 //! | [`errors`] | What does this error mean, and what should my code do? |
 //! | [`testing`] | How do I test code that locks, without a server and without waiting? |
-//! | [`patterns`] | How do I write a cron job on one replica, a leader, a rate limit, a job that runs once, a schema migration? |
+//! | [`patterns`] | How do I write a cron job on one replica, a leader, a rate limit, a sequence without gaps, a balance with a floor, a job that runs once, a schema migration? |
 //! | [`migration`] | What replaces the calls of redis-py, redsync, Redisson or etcd's `concurrency`? |
 //!
 //! Code that uses `tokio::sync` today starts with [`from_tokio`](crate::from_tokio). The pages about Redis itself are in the

@@ -65,7 +65,7 @@ impl Leadership {
     /// let election = locks.election("primary")?;
     /// let mut leadership = election.campaign("starting").await?;
     /// leadership.update("ready").await?;
-    /// let leader = election.leader().await?.ok_or("nobody leads")?;
+    /// let leader = election.leader().await?.ok_or("there is no leader")?;
     /// assert_eq!(leader.value, b"ready");
     /// # Ok(())
     /// # }

@@ -55,7 +55,7 @@ const ATTEMPTS: u32 = 3;
 /// let election = locks.election("scheduler")?;
 ///
 /// let leadership = election.campaign("10.0.0.7:80").await?;
-/// let leader = election.leader().await?.ok_or("nobody leads")?;
+/// let leader = election.leader().await?.ok_or("there is no leader")?;
 /// assert_eq!(leader.value, b"10.0.0.7:80");
 /// assert_eq!(leader.token, leadership.lease().fencing_token());
 ///
@@ -208,7 +208,7 @@ impl Election {
     /// assert_eq!(observer.next().await?, None);
     ///
     /// let _leadership = election.campaign("me").await?;
-    /// let leader = observer.next().await?.ok_or("nobody leads")?;
+    /// let leader = observer.next().await?.ok_or("there is no leader")?;
     /// assert_eq!(leader.value, b"me");
     /// # Ok(())
     /// # }
