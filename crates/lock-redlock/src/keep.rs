@@ -155,7 +155,8 @@ impl<N: QuorumNode> Core<N> {
                 sleep(Duration::from_secs(1)).await;
                 continue;
             }
-            match timeout(self.settings.patience(), self.vouch(node, &quarantine)).await {
+            let limit = self.nodes[node].limit(self.settings.patience());
+            match timeout(limit, self.vouch(node, &quarantine)).await {
                 Ok(Ok(())) => backoff.reset(),
                 _failed => sleep(backoff.fail()).await,
             }

@@ -72,7 +72,7 @@ impl<N: QuorumNode> Watching<N> {
             merger: Merger::new(core.quorum),
             _watched: core.watched.watch(key),
             ready: VecDeque::new(),
-            deadline: core.clock.now() + core.settings.patience(),
+            deadline: core.clock.now() + core.longest(core.settings.patience()),
             timer: Timer::default(),
         }
     }
@@ -100,8 +100,9 @@ impl<N: QuorumNode> Watching<N> {
     }
 
     fn failure(&self, listening: usize) -> Error {
+        let limit = self.core.longest(self.core.settings.patience());
         let said = self.ears.iter().map(|ear| match ear.state {
-            State::Joining(_) => Some(late(self.core.settings.patience())),
+            State::Joining(_) => Some(late(limit)),
             _ => ear.trouble.clone(),
         });
         self.core.failure("listen", listening, &said.collect::<Vec<_>>())
