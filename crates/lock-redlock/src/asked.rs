@@ -175,7 +175,7 @@ where
 
     /// The error for too few answers.
     pub(crate) fn failure(&self, what: &str, answered: usize) -> Error {
-        self.core.failure(what, answered, &self.said())
+        self.core.failure(self.core.quorum.needed(), what, answered, &self.said())
     }
 
     /// Lets the remaining requests go on without the caller, and passes each answer to `then`, which may ask for more.

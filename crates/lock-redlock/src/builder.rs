@@ -289,7 +289,7 @@ async fn meet<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error> {
     }
     let met = said.iter().filter(|said| said.is_none()).count();
     if met < core.quorum.needed() {
-        return Err(core.failure("answered", met, &said));
+        return Err(asked.failure("answered", met));
     }
     Ok(())
 }

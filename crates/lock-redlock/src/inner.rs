@@ -227,6 +227,20 @@ impl<N: QuorumNode> Core<N> {
         now + valid_until.saturating_duration_since(clock.now())
     }
 
+    /// Makes a request to a node, and notes the answer.
+    pub(crate) async fn call<'a, T, F>(
+        &'a self,
+        node: usize,
+        verb: &str,
+        request: impl FnOnce(&'a N) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let answer = request(&self.nodes[node].backend).await;
+        self.noted(node, verb, answer)
+    }
+
     /// Notes an answer. After a connection has broken, the next one may lead to another server.
     pub(crate) fn noted<T>(
         &self,

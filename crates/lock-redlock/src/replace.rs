@@ -31,8 +31,7 @@ pub(crate) async fn replace<N: QuorumNode>(
     let left = reassign(core, others, former, vacant.clone()).await?;
     // And none renews a lease, once the last look at a node that stays is too old.
     sleep(LOOK + LOOK / 10).await;
-    let admitted = in_time(core, node, core.nodes[node].backend.admit(&ours)).await;
-    core.noted(node, "admit", admitted)?;
+    in_time(core, node, core.call(node, "admit", |it| it.admit(&ours))).await?;
     core.register.forget(node);
     reassign(core, left, vacant.membership, ours).await?;
     Ok(())
@@ -116,8 +115,7 @@ impl<N: QuorumNode> Core<N> {
         from: &Membership,
         to: &Terms,
     ) -> Result<(), Error> {
-        let it = &self.nodes[node];
-        let standing = it.noted("reassign", it.backend.reassign(from, to).await)?;
+        let standing = self.call(node, "reassign", |it| it.reassign(from, to)).await?;
         self.register.forget(node);
         if standing.membership == to.membership || self.is_member(&standing) {
             return Ok(());

@@ -105,7 +105,8 @@ impl<N: QuorumNode> Watching<N> {
             State::Joining(_) => Some(late(limit)),
             _ => ear.trouble.clone(),
         });
-        self.core.failure("listen", listening, &said.collect::<Vec<_>>())
+        let needed = self.core.quorum.needed();
+        self.core.failure(needed, "listen", listening, &said.collect::<Vec<_>>())
     }
 
     /// Listens to all nodes. Returns whether it has heard all that there was. Otherwise it wakes the task.
