@@ -32,6 +32,7 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 /// - A refusal MUST name the holder in the same way on every node: the holder whose lease ends last,
 ///   or the first claim in the queue if the key is free
 ///   (`a_refusal_names_the_holder`).
+/// - A node MUST vote for leases of its [shortest](Self::shortest_ttl) length (`a_vote_for_the_shortest_lease`).
 /// - Permits MUST be refused as [`ErrorKind::Unsupported`](crate::ErrorKind) (`permits_are_not_voted_on`).
 ///
 /// **Confirming**
@@ -160,6 +161,13 @@ pub trait QuorumNode: Backend {
     ///
     /// Dropping the future leaves open whether a quarantine began.
     async fn admit(&self, terms: &Terms) -> Result<Standing, Error>;
+
+    /// The shortest lease for which this node votes: [`Ttl::MIN`] by default.
+    ///
+    /// A quorum asks each node for no less. The nodes of one quorum may have different limits.
+    fn shortest_ttl(&self) -> Ttl {
+        Ttl::MIN
+    }
 }
 
 /// The request to one node of a quorum.
@@ -486,6 +494,10 @@ macro_rules! forward {
 
             async fn admit(&self, terms: &Terms) -> Result<Standing, Error> {
                 (**self).admit(terms).await
+            }
+
+            fn shortest_ttl(&self) -> Ttl {
+                (**self).shortest_ttl()
             }
         }
     )*};

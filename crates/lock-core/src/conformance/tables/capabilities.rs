@@ -205,6 +205,8 @@ macro_rules! __lock_core_quorum_laws {
                 "The release of a ballot that arrives before its vote, or after the vote for the next ballot of the claim, ends no other ballot.",
             a_refusal_names_the_holder:
                 "A refusal names the holder of the key, and of several holders the one whose lease ends last.",
+            a_vote_for_the_shortest_lease:
+                "A node votes for a lease of the shortest length that it names.",
             permits_are_not_voted_on:
                 "A ballot for permits is refused as unsupported, and holds nothing.",
         }
