@@ -165,9 +165,11 @@ impl Semaphore {
         self
     }
 
-    crate::options::options!("semaphore(\"pool\", 3)", |this, change| {
-        this.lock = this.lock.clone().with_policy(change)
-    });
+    crate::options::options!(
+        "of this semaphore",
+        "locks.semaphore(\"pool\", 3)?",
+        |this, change| { this.lock = this.lock.clone().with_policy(change) }
+    );
 
     /// The number of permits that a new request could get without waiting, in any process. Asks the store.
     ///
