@@ -15,7 +15,7 @@ use lock_benches::{
     Effort, Failure, Rounds, Series, ServerLoad, Setting, Stage, Table, median, quantiles, short,
 };
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, Hint, Key, OwnerToken, Ttl, Watch};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Hint, Key, OwnerToken, Ttl, Watch};
 use lock_redis::RedisBackend;
 use lock_tests::RedisServer;
 
@@ -121,8 +121,8 @@ impl<B: Backend> Line<B> {
     async fn join(&mut self, client: usize, claim: Claim) -> Result<(), Failure> {
         let request = Acquire::new(claim.clone(), Ttl::DEFAULT).queued();
         let granted = match self.clients[client].try_acquire(&request).await? {
-            Attempt::Granted(_) => true,
-            Attempt::Queued { .. } => false,
+            AcquireOutcome::Granted(_) => true,
+            AcquireOutcome::Queued { .. } => false,
             other => return Err(format!("not queued, but {other:?}").into()),
         };
         if granted != self.claims.is_empty() {

@@ -35,7 +35,9 @@ use async_trait::async_trait;
 use futures::stream;
 use lock_core::Watch;
 use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, FencingToken, Grant};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, FencingToken, Grant,
+};
 use lock_core::{
     Hint, Instant, Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange,
 };
@@ -77,7 +79,7 @@ struct State {
 /// across a network would await here, with a deadline.
 #[async_trait]
 impl Backend for FolderBackend {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome> {
         let claim = &request.claim;
         if claim.mode != Mode::Exclusive {
             return Err(Error::new(ErrorKind::Unsupported, "this store has one holder per key"));
@@ -95,7 +97,7 @@ impl Backend for FolderBackend {
                 // This store has no queue, so it refuses a request that asks for a place like
                 // any other.
                 let retry_after = Some(state.ends.saturating_duration_since(now));
-                return Ok(Attempt::Busy { retry_after });
+                return Ok(AcquireOutcome::Busy { retry_after });
             }
             let mut next = state.successor();
             if !is_held {
@@ -109,7 +111,7 @@ impl Backend for FolderBackend {
             // token, and the time that its lease has left, if that is more than it asks for.
             next.ends = next.ends.max(now + request.ttl.duration());
             if state.swap(&next, &lock)? {
-                return Ok(Attempt::Granted(Grant::new(next.tokens(), next.deadline(now))));
+                return Ok(AcquireOutcome::Granted(Grant::new(next.tokens(), next.deadline(now))));
             }
         }
     }
@@ -354,7 +356,7 @@ mod tests {
 
         // The watch sees all later changes of the key.
         let attempt = backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await.unwrap();
-        assert!(matches!(attempt, Attempt::Granted(_)));
+        assert!(matches!(attempt, AcquireOutcome::Granted(_)));
         assert_eq!(backend.release(&claim).await.unwrap(), Released::Freed { contended: false });
         assert_eq!(watch.next().await, Some(Hint::Released));
     }

@@ -114,7 +114,7 @@ fn print_nodes(nodes: &[NodeStatus]) {
         let voting = match node.voting {
             Voting::Yes => "votes".to_owned(),
             Voting::KeptOut { at_least } => {
-                format!("is kept out for another {:.1} s", at_least.as_secs_f64())
+                format!("is quarantined for another {:.1} s", at_least.as_secs_f64())
             }
             _ => "does not vote".to_owned(),
         };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use libfuzzer_sys::fuzz_target;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, CellBackend, Claim, Clock, FencingToken, Hint,
+    Acquire, AcquireOutcome, Backend, Ballot, CellBackend, Claim, Clock, FencingToken, Hint,
     InspectBackend, Key, Membership, Mode, OwnerToken, PermitBackend, QuorumNode, Renew, Renewal, Resize, Terms, Ttl,
     Vote,
 };
@@ -71,13 +71,13 @@ async fn ask(backend: &RedisBackend, said: &Conversation<'_>) {
     }
     let renewal = backend.renew(&Renew::new(claim.clone(), Ttl::DEFAULT)).await;
     check("renewed", matches!(renewal, Renewal::Renewed { .. }));
-    let exchanged = backend.exchange(&claim, &request).await;
-    check("granted", is_granted(&exchanged.ok().and_then(|(_, attempt)| attempt)));
+    let requeued = backend.release_and_requeue(&claim, &request).await;
+    check("granted", is_granted(&requeued.ok().and_then(|(_, attempt)| attempt)));
     let two = ["b", "c"].map(|name| {
         let claim = Claim::exclusive(Key::new(name).unwrap(), owner);
         Acquire::new(claim, Ttl::DEFAULT).reserving(NonZeroU32::MIN)
     });
-    if let Ok(Some(attempts)) = backend.acquire_together(&two).await {
+    if let Ok(Some(attempts)) = backend.try_acquire_all(&two).await {
         let granted = attempts.into_iter().map(Some).filter(is_granted).count();
         assert!([0, 2].contains(&granted));
         check("granted", granted > 0);
@@ -108,13 +108,13 @@ async fn ask(backend: &RedisBackend, said: &Conversation<'_>) {
             if let Hint::Granted { owner: whose, grant } = hint {
                 assert_eq!(whose, owner);
                 check("told", true);
-                let latest = Clock::boot().now() + Ttl::DEFAULT.claim().duration();
+                let latest = Clock::boot().now() + Ttl::DEFAULT.for_grant().duration();
                 assert!(grant.is_none_or(|grant| grant.valid_until < latest));
             }
         }
     }
 }
 
-fn is_granted(attempt: &Option<Attempt>) -> bool {
-    matches!(attempt, Some(Attempt::Granted(_)))
+fn is_granted(attempt: &Option<AcquireOutcome>) -> bool {
+    matches!(attempt, Some(AcquireOutcome::Granted(_)))
 }

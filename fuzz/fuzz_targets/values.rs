@@ -12,7 +12,7 @@ use lock_sync::PassedOwner;
 fuzz_target!(|input: (&[u8], &str, [u8; 16], u64, u32, u64, u32)| {
     let (name, text, bytes, number, count, seconds, nanos) = input;
 
-    for key in [Key::new(name), Key::as_is(name)] {
+    for key in [Key::new(name), Key::raw(name)] {
         match key {
             Ok(key) => {
                 assert_eq!(key.as_bytes(), name);

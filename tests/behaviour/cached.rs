@@ -30,7 +30,7 @@ async fn kept(locks: &Locks<RedisBackend>, server: &RedisServer) -> Mutex<()> {
 }
 
 #[tokio::test]
-async fn taking_it_again_sends_nothing_and_others_are_kept_out() {
+async fn taking_it_again_sends_nothing_and_others_are_excluded() {
     let pair = Pair::new();
     let mutex = kept(&pair.here, &pair.server).await;
     let (_, there) = pair.mutexes();

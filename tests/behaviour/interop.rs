@@ -49,7 +49,7 @@ fn notifying() -> RedisServer {
 }
 
 fn ours(server: &RedisServer) -> Arc<Mutex<()>> {
-    Arc::new(client(server.url()).mutex(Key::as_is(KEY).unwrap(), ()).unwrap())
+    Arc::new(client(server.url()).mutex(Key::raw(KEY).unwrap(), ()).unwrap())
 }
 
 #[tokio::test]

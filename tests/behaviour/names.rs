@@ -35,7 +35,7 @@ async fn every_name_is_a_lock_of_its_own() {
     let keys = || {
         let names = ODD.iter().map(|name| Key::new(name).unwrap());
         // An exact key cannot be empty, and is another lock than the name of these bytes.
-        names.chain(ODD[1..].iter().map(|name| Key::as_is(name).unwrap()))
+        names.chain(ODD[1..].iter().map(|name| Key::raw(name).unwrap()))
     };
     let mut held = Vec::new();
     for key in keys() {
@@ -65,7 +65,7 @@ async fn every_name_is_a_lock_of_its_own() {
 async fn exact_keys_are_exact() {
     let pair = Pair::new();
     for name in &ODD[1..] {
-        let mutex = pair.here.mutex(Key::as_is(name).unwrap(), ()).unwrap();
+        let mutex = pair.here.mutex(Key::raw(name).unwrap(), ()).unwrap();
         let guard = soon(mutex.lock()).await.unwrap();
         assert_eq!(pair.server.cli(&[&b"EXISTS"[..], name]).int(), 1, "{}", name.escape_ascii());
         soon(MutexGuard::release(guard)).await.unwrap();
@@ -97,8 +97,8 @@ fn a_name_that_is_too_long_is_refused_before_anything_is_sent() {
             locks.mutex("x".repeat(1 << 20), ()).unwrap_err(),
             locks.mutex(vec![0; Key::MAX_LEN + 1], ()).unwrap_err(),
             prefixed.mutex("x".repeat(Key::MAX_LEN), ()).unwrap_err(),
-            Key::as_is("x".repeat(1 << 20)).unwrap_err(),
-            Key::as_is("").unwrap_err(),
+            Key::raw("x".repeat(1 << 20)).unwrap_err(),
+            Key::raw("").unwrap_err(),
         ]
     });
     assert_eq!(kinds, [ErrorKind::InvalidKey; 5]);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, FencingToken, Grant, Key, Released, Renew,
-    Renewal, TokenRange, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, FencingToken, Grant, Key, Released,
+    Renew, Renewal, TokenRange, Watch,
 };
 use lock_redis::RedisBackend;
 use lock_sync::Locks;
@@ -33,14 +33,14 @@ impl Stub {
 
 #[async_trait]
 impl Backend for Stub {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         if !self.stubbed {
             return self.real.try_acquire(request).await;
         }
         let token = FencingToken::new(self.token.fetch_add(1, Ordering::Relaxed));
         let valid_until = request.ttl.valid_until(self.clock().now());
         let tokens = TokenRange::new(token, NonZeroU32::MIN);
-        Ok(Attempt::Granted(Grant::new(tokens, valid_until)))
+        Ok(AcquireOutcome::Granted(Grant::new(tokens, valid_until)))
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, CellBackend, Claim, Clock, Error, ErrorKind, Hint, InspectBackend,
-    Instant, Key, OwnerToken, Renew, Renewal, Ttl,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, Clock, Error, ErrorKind, Hint,
+    InspectBackend, Instant, Key, OwnerToken, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
 use lock_tests::{Random, RedisServer, eventually_async};
@@ -65,7 +65,7 @@ async fn who_holds_nothing_is_found_out() {
     assert!(word.against_the_end("0", &claim.owner).is_some());
     let watch = backend.watch(&other.key).await.unwrap();
     let queued = backend.try_acquire(&Acquire::new(other.clone(), Ttl::DEFAULT).queued()).await;
-    assert!(matches!(queued, Ok(Attempt::Queued { .. })));
+    assert!(matches!(queued, Ok(AcquireOutcome::Queued { .. })));
     assert!(word.against_the_end("0", &other.owner).is_some());
     for claim in [&other, &claim] {
         backend.release(claim).await.unwrap();
@@ -150,7 +150,8 @@ async fn works_again(client: &RedisBackend, name: &str) {
         while in_a_row < 20 {
             let claim = claim(name);
             let request = Acquire::new(claim.clone(), ttl());
-            let granted = matches!(client.try_acquire(&request).await, Ok(Attempt::Granted(_)));
+            let granted =
+                matches!(client.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_)));
             let released = client.release(&claim).await.is_ok();
             in_a_row = if granted && released { in_a_row + 1 } else { 0 };
             tokio::task::yield_now().await;
@@ -243,8 +244,8 @@ impl Person {
         };
         let request = Acquire::new(claim.clone(), ttl()).queued();
         match self.ask(&request).await? {
-            Attempt::Granted(grant) => return Some(grant.valid_until),
-            Attempt::Queued { .. } => {}
+            AcquireOutcome::Granted(grant) => return Some(grant.valid_until),
+            AcquireOutcome::Queued { .. } => {}
             _ => return None,
         }
         let told = async {
@@ -264,7 +265,7 @@ impl Person {
         self.ask(&request).await.and_then(granted)
     }
 
-    async fn ask(&self, request: &Acquire) -> Option<Attempt> {
+    async fn ask(&self, request: &Acquire) -> Option<AcquireOutcome> {
         match self.within(self.backend.try_acquire(request)).await {
             Ok(attempt) => Some(attempt),
             Err(error) => {
@@ -329,9 +330,9 @@ impl Person {
     }
 }
 
-fn granted(attempt: Attempt) -> Option<Instant> {
+fn granted(attempt: AcquireOutcome) -> Option<Instant> {
     match attempt {
-        Attempt::Granted(grant) => Some(grant.valid_until),
+        AcquireOutcome::Granted(grant) => Some(grant.valid_until),
         _ => None,
     }
 }

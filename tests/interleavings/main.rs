@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::poll_fn;
-use lock_core::{Acquire, Attempt, Claim, Key, OwnerToken, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Claim, Key, OwnerToken, Ttl};
 use lock_interleavings::{Handoff, LockError, LockOwned, Locks, Mutex, OwnedMutexGuard};
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, RngCore, thread_rng};
@@ -257,7 +257,7 @@ impl World {
             let (owner, request) = (claim.owner, Acquire::new(claim.clone(), ttl()).queued());
             let ask = |store: &mut Store, now| store.acquire(now, now, Client::Rival, &request);
             let attempt = self.store.visit(ask);
-            assert!(matches!(attempt, Attempt::Granted(_) | Attempt::Queued { .. }));
+            assert!(matches!(attempt, AcquireOutcome::Granted(_) | AcquireOutcome::Queued { .. }));
             let token = loop {
                 let token = self.store.visit(|store, now| {
                     store.serve(now, None);

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Hint, Instant, Key, Released, Renew,
-    Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Hint, Instant, Key, Released,
+    Renew, Renewal, Watch,
 };
 use shuttle::future::yield_now;
 use shuttle::rand::{Rng, thread_rng};
@@ -61,7 +61,7 @@ fn unreachable() -> Error {
 
 #[async_trait]
 impl Backend for Remote {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         let sent = self.clock().now();
         self.ask(|store, now| store.acquire(now, sent, Client::Process, request)).await
     }
@@ -78,14 +78,14 @@ impl Backend for Remote {
         released
     }
 
-    async fn exchange(
+    async fn release_and_requeue(
         &self,
         claim: &Claim,
         next: &Acquire,
-    ) -> Result<(Released, Option<Attempt>), Error> {
-        let exchanged = self.ask(|store, now| store.exchange(now, claim, next)).await;
-        self.excuse_failed(claim, &exchanged);
-        exchanged
+    ) -> Result<(Released, Option<AcquireOutcome>), Error> {
+        let requeued = self.ask(|store, now| store.release_and_requeue(now, claim, next)).await;
+        self.excuse_failed(claim, &requeued);
+        requeued
     }
 
     /// Each message comes once, twice or not at all, and with one of them the connection breaks.

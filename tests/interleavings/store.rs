@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use lock_core::{
-    Acquire, Attempt, Claim, Demand, FencingToken, Grant, Hint, Instant, OwnerToken, Released,
-    Renew, Renewal, TokenRange,
+    Acquire, AcquireOutcome, Claim, Contention, FencingToken, Grant, Hint, Instant, OwnerToken,
+    Released, Renew, Renewal, TokenRange,
 };
 use lock_interleavings::OwnedMutexGuard;
 
@@ -119,27 +119,29 @@ impl Store {
         sent: Instant,
         client: Client,
         request: &Acquire,
-    ) -> Attempt {
+    ) -> AcquireOutcome {
         let owner = request.claim.owner;
         self.serve(now, Some(owner));
         if self.held.is_none() && self.line.is_empty() {
             self.hold(client, owner, now + request.ttl.duration(), request.tokens);
         }
-        let demand = self.demand();
-        let place = request.ttl.place().duration();
+        let contention = self.contention();
+        let place = request.ttl.for_place().duration();
         let left = match &mut self.held {
             Some(held) if held.owner == owner => {
                 held.end = held.end.max(now + request.ttl.duration());
-                held.quiet |= demand == Demand::Quiet;
+                held.quiet |= contention == Contention::Quiet;
                 let valid_until = request.ttl.valid_until(sent);
-                return Attempt::Granted(Grant::new(held.tokens, valid_until).in_demand(demand));
+                return AcquireOutcome::Granted(
+                    Grant::new(held.tokens, valid_until).with_contention(contention),
+                );
             }
             Some(held) => held.end.saturating_duration_since(now),
             None => place,
         };
         let retry_after = Some(left.min(place / 3));
         if !request.queue || client == Client::Process && !self.is_watched() {
-            return Attempt::Busy { retry_after };
+            return AcquireOutcome::Busy { retry_after };
         }
         match self.line.iter_mut().find(|slot| slot.owner == owner) {
             Some(slot) => slot.end = slot.end.max(now + place),
@@ -148,26 +150,26 @@ impl Store {
                 self.line.push_back(Slot { owner, client, end });
                 let ours = self.held.as_ref().is_some_and(|held| held.client == Client::Process);
                 if self.line.len() == 1 && ours {
-                    self.tell(Hint::Wanted);
+                    self.tell(Hint::Contended);
                 }
             }
         }
-        Attempt::Queued { retry_after }
+        AcquireOutcome::Queued { retry_after }
     }
 
     pub(super) fn renew(&mut self, now: Instant, sent: Instant, request: &Renew) -> Renewal {
         self.expire(now);
-        let demand = self.demand();
+        let contention = self.contention();
         if self.token_of(request.claim.owner).is_none() {
             return Renewal::Lost;
         }
         let tokens = NonZeroU32::new(request.tokens).map(|wish| self.reserve(wish));
         if let Some(held) = &mut self.held {
             held.end = held.end.max(now + request.ttl.duration());
-            held.quiet |= demand == Demand::Quiet;
+            held.quiet |= contention == Contention::Quiet;
             held.more.extend(tokens);
         }
-        Renewal::Renewed { valid_until: request.ttl.valid_until(sent), tokens, demand }
+        Renewal::Renewed { valid_until: request.ttl.valid_until(sent), tokens, contention }
     }
 
     pub(super) fn release(&mut self, now: Instant, claim: &Claim) -> Released {
@@ -186,22 +188,22 @@ impl Store {
     }
 
     /// A release and a place at the end of the queue, if both can be had.
-    pub(super) fn exchange(
+    pub(super) fn release_and_requeue(
         &mut self,
         now: Instant,
         claim: &Claim,
         next: &Acquire,
-    ) -> (Released, Option<Attempt>) {
+    ) -> (Released, Option<AcquireOutcome>) {
         self.expire(now);
         if self.token_of(claim.owner).is_none() || self.line.is_empty() || !self.is_watched() {
             return (self.release(now, claim), None);
         }
-        let place = next.ttl.place().duration();
+        let place = next.ttl.for_place().duration();
         let (owner, client) = (next.claim.owner, Client::Process);
         self.line.push_back(Slot { owner, client, end: now + place });
         self.held = None;
         self.serve(now, None);
-        let queued = Attempt::Queued { retry_after: Some(place / 3) };
+        let queued = AcquireOutcome::Queued { retry_after: Some(place / 3) };
         (Released::Freed { contended: false }, Some(queued))
     }
 
@@ -236,14 +238,14 @@ impl Store {
             if end <= now || told && !self.is_watched() {
                 continue;
             }
-            let claim = ttl().claim();
+            let claim = ttl().for_grant();
             let tokens = self.hold(client, owner, now + claim.duration(), FEW_TOKENS);
             if told {
-                let demand = self.demand();
+                let contention = self.contention();
                 if let Some(held) = &mut self.held {
-                    held.quiet |= demand == Demand::Quiet;
+                    held.quiet |= contention == Contention::Quiet;
                 }
-                let grant = Grant::new(tokens, claim.valid_until(now)).in_demand(demand);
+                let grant = Grant::new(tokens, claim.valid_until(now)).with_contention(contention);
                 // The store cannot always prove how much time is left.
                 let hint = Hint::Granted { owner, grant: chance(3, 4).then_some(grant) };
                 self.told = Some(hint.clone());
@@ -285,11 +287,11 @@ impl Store {
         tokens
     }
 
-    fn demand(&self) -> Demand {
+    fn contention(&self) -> Contention {
         match (self.line.is_empty(), self.is_watched()) {
-            (false, _) => Demand::Wanted,
-            (true, true) => Demand::Quiet,
-            (true, false) => Demand::Unknown,
+            (false, _) => Contention::Contended,
+            (true, true) => Contention::Quiet,
+            (true, false) => Contention::Unknown,
         }
     }
 

@@ -70,7 +70,7 @@ mod of_three {
     use super::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(3).await,
-        abilities: [shared, cell, inspect]
+        capabilities: [shared, cell, inspect]
     );
 }
 
@@ -78,7 +78,7 @@ mod of_five_on_many_threads {
     use super::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(5).await,
-        abilities: [shared, cell, inspect],
+        capabilities: [shared, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 2
     );

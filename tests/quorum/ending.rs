@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 
@@ -19,7 +19,7 @@ async fn passes_by(nodes: &Nodes, fallback: bool) -> bool {
     let Ok(quorum) = builder.build().await else { return false };
     let claim = Claim::exclusive(Key::new("cron").unwrap(), OwnerToken::generate().unwrap());
     let request = Acquire::new(claim.clone(), Ttl::new(MAX_TTL).unwrap());
-    let is_granted = matches!(quorum.try_acquire(&request).await, Ok(Attempt::Granted(_)));
+    let is_granted = matches!(quorum.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_)));
     if is_granted {
         quorum.release(&claim).await.unwrap();
     }

@@ -54,7 +54,7 @@ async fn a_majority_that_dies_ends_the_lock_at_its_deadline() {
     let waiting = there.mutex().lock_owned_timeout(LEASE / 2).await;
     assert!(matches!(waiting, Err(LockError::Timeout { source: Some(_) })), "{waiting:?}");
 
-    // They have forgotten everything, and are kept out for as long as the longest lease.
+    // They have forgotten everything, and are quarantined for as long as the longest lease.
     nodes.servers()[..2].iter().for_each(RedisServer::restart);
     let begin = Instant::now();
     let next = soon(there.mutex().lock_owned_timeout(SOON)).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_pause_of_a_majority_that_is_longer_than_the_lease_ends_it() {
     paused.iter().for_each(RedisServer::stop);
     assert_eq!(soon(OwnedMutexGuard::lease(&guard).lost()).await.reason(), LossReason::Expired);
     paused.iter().for_each(RedisServer::cont);
-    // The servers have kept their data, so none is kept out.
+    // The servers have kept their data, so none is quarantined.
     let begin = Instant::now();
     let next = soon(there.mutex().lock_owned_timeout(SOON)).await.unwrap();
     assert!(begin.elapsed() < SLACK, "{:?}", begin.elapsed());

@@ -42,7 +42,7 @@ impl Scene {
 }
 
 /// No other client gets the lock while the holder has it, and one gets it soon after.
-async fn is_kept_out(how: Forgetting) {
+async fn is_quarantined(how: Forgetting) {
     let scene = Scene::of(how, true).await;
     let lonely = Client::idle(&scene.nodes).await;
     lonely.cut_off_from(&[0, 1]);
@@ -51,7 +51,7 @@ async fn is_kept_out(how: Forgetting) {
     scene.forget(how);
     let forgot = Instant::now();
 
-    let mut is_kept_out = false;
+    let mut is_quarantined = false;
     loop {
         let (tried, too) = tokio::join!(scene.other.try_lock(), lonely.try_lock());
         if !OwnedMutexGuard::lease(&guard).is_valid() {
@@ -60,10 +60,10 @@ async fn is_kept_out(how: Forgetting) {
         assert!(tried.is_err() && too.is_err(), "{how:?}: there are two holders");
         if let Err(TryLockError::Backend(error)) = tried {
             assert!(error.is_retryable(), "{error:?}");
-            is_kept_out |= error.to_string().contains(": kept out for another ");
+            is_quarantined |= error.to_string().contains(": quarantined for another ");
         }
     }
-    assert!(is_kept_out, "{how:?}: a client noticed while it mattered");
+    assert!(is_quarantined, "{how:?}: a client noticed while it mattered");
     drop(lonely);
 
     let waiting = scene.other.mutex().lock_owned_timeout(SOON);
@@ -78,23 +78,23 @@ async fn is_kept_out(how: Forgetting) {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_empty_is_kept_out() {
-    is_kept_out(Forgetting::Crash).await;
+async fn a_server_that_restarts_empty_is_quarantined() {
+    is_quarantined(Forgetting::Crash).await;
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_from_an_old_copy_is_kept_out() {
-    is_kept_out(Forgetting::OldCopy).await;
+async fn a_server_that_restarts_from_an_old_copy_is_quarantined() {
+    is_quarantined(Forgetting::OldCopy).await;
 }
 
 #[tokio::test]
-async fn a_server_that_lost_the_end_of_its_log_is_kept_out() {
-    is_kept_out(Forgetting::TornLog).await;
+async fn a_server_that_lost_the_end_of_its_log_is_quarantined() {
+    is_quarantined(Forgetting::TornLog).await;
 }
 
 #[tokio::test]
-async fn a_server_that_was_flushed_is_kept_out() {
-    is_kept_out(Forgetting::Flush).await;
+async fn a_server_that_was_flushed_is_quarantined() {
+    is_quarantined(Forgetting::Flush).await;
 }
 
 /// What the published algorithm warns of.

@@ -73,7 +73,7 @@ fn while_a_majority_dies() {
     dead.iter().for_each(|server| server.kill());
     stage.stands_still();
     dead.iter().for_each(|server| server.restart());
-    // They are kept out for as long as the longest lease.
+    // They are quarantined for as long as the longest lease.
     let took = stage.crew.goes_on(MAX_TTL + RECOVERY);
     assert!(took > MAX_TTL / 2, "{took:?}");
     stage.crew.rest();

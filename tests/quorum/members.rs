@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Key, OwnerToken, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Key, OwnerToken, Ttl};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 use lock_tests::{Proxy, RedisServer};
@@ -113,7 +113,7 @@ async fn whoever_is_refused_leaves_no_vote_behind() {
                 let claim = Claim::exclusive(Key::new("it").unwrap(), owner);
                 let request = Acquire::new(claim.clone(), Ttl::new(LONG).unwrap());
                 match quorum.try_acquire(&request).await.unwrap() {
-                    Attempt::Granted(_) => {
+                    AcquireOutcome::Granted(_) => {
                         grants.fetch_add(1, Ordering::Relaxed);
                         quorum.release(&claim).await.unwrap();
                     }

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Convert, Demand, Error, ErrorKind, FencingToken,
-    Grant, Holder, InspectBackend, Inspection, Key, Kind, Mode, OwnerTag, OwnerToken,
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, Contention, Convert, Error, ErrorKind,
+    FencingToken, Grant, Holder, InspectBackend, Inspection, Key, Kind, Mode, OwnerTag, OwnerToken,
     PermitBackend, Permits, QuorumNode, Released, Renew, Renewal, Resize, TokenRange, Vote,
 };
 use lock_redis::RedisBackend;
@@ -102,15 +102,16 @@ impl Tokens {
     }
 
     fn grant(&mut self, grant: Grant) -> Answer {
-        let (tokens, wanted) = (self.range(grant.tokens), grant.demand == Demand::Wanted);
+        let (tokens, wanted) =
+            (self.range(grant.tokens), grant.contention == Contention::Contended);
         Answer::Granted { tokens, wanted }
     }
 
-    fn attempt(&mut self, attempt: Attempt) -> Answer {
+    fn attempt(&mut self, attempt: AcquireOutcome) -> Answer {
         match attempt {
-            Attempt::Granted(grant) => self.grant(grant),
-            Attempt::Busy { .. } => Answer::Busy,
-            Attempt::Queued { .. } => Answer::Queued,
+            AcquireOutcome::Granted(grant) => self.grant(grant),
+            AcquireOutcome::Busy { .. } => Answer::Busy,
+            AcquireOutcome::Queued { .. } => Answer::Queued,
             other => panic!("{other:?}"),
         }
     }
@@ -123,7 +124,7 @@ impl Tokens {
 
 impl Tokens {
     /// Tokens of different keys are not comparable.
-    fn together(&mut self, attempts: Vec<Attempt>) -> Answer {
+    fn together(&mut self, attempts: Vec<AcquireOutcome>) -> Answer {
         let mut beside = Self::default();
         let answers = attempts.into_iter().zip([self, &mut beside]);
         Answer::Together(answers.map(|(attempt, tokens)| tokens.attempt(attempt)).collect())
@@ -168,7 +169,7 @@ async fn take(store: &impl Able, key: &Key, step: &Step, tokens: &mut Tokens) ->
             Step::Acquire(request) => tokens.attempt(store.try_acquire(request).await?),
             Step::Convert(request) => tokens.attempt(store.convert(request).await?),
             Step::Together(requests) => {
-                tokens.together(store.acquire_together(requests).await?.unwrap())
+                tokens.together(store.try_acquire_all(requests).await?.unwrap())
             }
             Step::Vote(request, above) => {
                 let holding = store.inspect(key).await?.holding;
@@ -304,6 +305,7 @@ fn step_of_permits(dice: &mut Dice, key: &Key, _beside: &Key) -> Step {
             0 => Step::Close,
             1 => Step::Resize(OF, Resize::Add(u32::MAX)),
             2..5 => Step::Force,
+            5..10 => Step::Resize(dice.one_of(&[OF - 1, OF, OF + 1]), Resize::Declare),
             _ => Step::Acquire(dice.request(key, &[Mode::Permits { take: 1, of }])),
         },
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_core::{Acquire, Attempt, Backend, Error, ErrorKind, Released, Renew, Renewal};
+use lock_core::{Acquire, AcquireOutcome, Backend, Error, ErrorKind, Released, Renew, Renewal};
 use lock_redis::{Builder, Protocol, RedisBackend};
 
 use lock_tests::Direction;
@@ -17,7 +17,7 @@ fn hasty(url: String) -> Builder {
 }
 
 /// Tries until there is an answer. Every error before it must be retryable.
-async fn answered(backend: &RedisBackend, claim: &lock_core::Claim) -> Attempt {
+async fn answered(backend: &RedisBackend, claim: &lock_core::Claim) -> AcquireOutcome {
     soon(async {
         loop {
             match attempt(backend, claim).await {
@@ -65,7 +65,7 @@ async fn many_requests_find_the_scripts_gone_at_once() {
     let claims: Vec<_> = (0..200).map(|number| claim(format!("{number}"))).collect();
     let requests = claims.iter().map(|claim| attempt(&backend, claim));
     for outcome in futures::future::join_all(requests).await {
-        assert!(matches!(outcome.unwrap(), Attempt::Granted(_)));
+        assert!(matches!(outcome.unwrap(), AcquireOutcome::Granted(_)));
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_killed_connection_is_replaced() {
         for _ in 0..5 {
             let killed = server.client().command::<u64>(&["CLIENT", "KILL", "SKIPME", "yes"]);
             assert!(killed >= 1);
-            assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
+            assert!(matches!(answered(&backend, &held).await, AcquireOutcome::Granted(_)));
         }
         assert!(matches!(backend.release(&held).await.unwrap(), Released::Freed { .. }));
     }
@@ -105,7 +105,7 @@ async fn a_restarted_server_is_found_again() {
     .await;
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     server.restart();
-    assert!(matches!(answered(&backend, &claim("b")).await, Attempt::Granted(_)));
+    assert!(matches!(answered(&backend, &claim("b")).await, AcquireOutcome::Granted(_)));
     assert!(matches!(backend.renew(&Renew::new(held.clone(), long())).await, Renewal::Lost));
 }
 
@@ -134,7 +134,7 @@ async fn many_requests_share_one_attempt_to_connect() {
     for connections in 1..4 {
         let requests = claims.iter().map(|claim| answered(&backend, claim));
         for answer in futures::future::join_all(requests).await {
-            assert!(matches!(answer, Attempt::Granted(_)));
+            assert!(matches!(answer, AcquireOutcome::Granted(_)));
         }
         assert_eq!(proxy.connections(), connections);
         sever(&proxy);
@@ -216,7 +216,7 @@ async fn a_short_pause_of_the_server_costs_one_request_and_no_connection() {
     );
     proxy.pass();
     // The late reply is not taken for the reply to the next request.
-    assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
+    assert!(matches!(answered(&backend, &held).await, AcquireOutcome::Granted(_)));
     assert!(refused(&backend, &claim("a")).await.is_some());
     assert_eq!(proxy.connections(), 1);
 }
@@ -234,7 +234,7 @@ async fn requests_that_wait_in_the_same_silence_cost_no_connection() {
         assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Timeout);
     }
     proxy.pass();
-    assert!(matches!(answered(&backend, &claims[0]).await, Attempt::Granted(_)));
+    assert!(matches!(answered(&backend, &claims[0]).await, AcquireOutcome::Granted(_)));
     assert_eq!(proxy.connections(), 1);
 }
 
@@ -248,7 +248,7 @@ async fn a_paused_server_answers_later() {
     let error = attempt(&backend, &late).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     // The owner finds out what became of the request.
-    assert!(matches!(answered(&backend, &late).await, Attempt::Granted(_)));
+    assert!(matches!(answered(&backend, &late).await, AcquireOutcome::Granted(_)));
     assert!(refused(&backend, &claim("a")).await.is_some());
     assert!(matches!(backend.release(&late).await.unwrap(), Released::Freed { .. }));
 }
@@ -275,7 +275,7 @@ async fn a_replica_and_a_master_without_replicas_are_not_ready() {
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
     assert!(unknown(backend.renew(&Renew::new(held.clone(), long())).await).is_retryable());
     raw.command::<()>(&["REPLICAOF", "NO", "ONE"]);
-    assert!(matches!(answered(&backend, &held).await, Attempt::Granted(_)));
+    assert!(matches!(answered(&backend, &held).await, AcquireOutcome::Granted(_)));
 }
 
 #[tokio::test]
@@ -340,7 +340,7 @@ async fn a_server_that_is_busy_with_a_script_is_not_ready() {
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
     server.client().command::<()>(&["SCRIPT", "KILL"]);
     assert!(endless.join().unwrap().is_err());
-    assert!(matches!(answered(&backend, &claim("b")).await, Attempt::Granted(_)));
+    assert!(matches!(answered(&backend, &claim("b")).await, AcquireOutcome::Granted(_)));
 }
 
 #[tokio::test]
@@ -370,7 +370,7 @@ async fn the_owner_finds_out_what_became_of_a_request_whose_reply_was_lost() {
     // The lock was granted all the same.
     assert!(refused(&other, &claim("a")).await.is_some());
     sever(&proxy);
-    let Attempt::Granted(grant) = answered(&backend, &mine).await else { panic!() };
+    let AcquireOutcome::Granted(grant) = answered(&backend, &mine).await else { panic!() };
     assert!(grant.tokens.first() > first.tokens.first());
     assert_eq!(granted(&backend, &mine).await.tokens, grant.tokens);
 }
@@ -381,9 +381,13 @@ async fn a_repeated_grant_is_dated_by_the_later_of_both_ends() {
     let backend = RedisBackend::open(server.url()).unwrap();
     let mine = claim("a");
     let brief = Acquire::new(mine.clone(), millis(400));
-    let Attempt::Granted(first) = backend.try_acquire(&brief).await.unwrap() else { panic!() };
+    let AcquireOutcome::Granted(first) = backend.try_acquire(&brief).await.unwrap() else {
+        panic!()
+    };
     let extended = granted(&backend, &mine).await;
-    let Attempt::Granted(again) = backend.try_acquire(&brief).await.unwrap() else { panic!() };
+    let AcquireOutcome::Granted(again) = backend.try_acquire(&brief).await.unwrap() else {
+        panic!()
+    };
     assert!(extended.tokens == first.tokens && again.tokens == first.tokens);
     assert!(extended.valid_until > first.valid_until + Duration::from_secs(50));
     // To the millisecond, in which the server counts the rest of a lease.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, ErrorKind, FencingToken, Grant, Mode, Renew, Renewal,
+    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, FencingToken, Grant, Mode, Renew, Renewal,
 };
 use lock_redis::RedisBackend;
 
@@ -24,7 +24,7 @@ async fn reserved(backend: &RedisBackend, claim: &Claim, count: u32) -> Grant {
     let count = NonZeroU32::new(count).unwrap();
     let request = Acquire::new(claim.clone(), long()).reserving(count);
     match backend.try_acquire(&request).await.unwrap() {
-        Attempt::Granted(grant) => grant,
+        AcquireOutcome::Granted(grant) => grant,
         other => panic!("expected a grant, got {other:?}"),
     }
 }
@@ -66,7 +66,7 @@ async fn tokens_increase_after_flushall_and_restart() {
         loop {
             let claim = claim("a");
             match attempt(&backend, &claim).await {
-                Ok(Attempt::Granted(grant)) => return grant.tokens,
+                Ok(AcquireOutcome::Granted(grant)) => return grant.tokens,
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => assert!(error.is_retryable(), "{error:?}"),
             }
@@ -104,7 +104,7 @@ async fn ranges_increase_although_the_server_forgets() {
             let request = Acquire::new(claim.clone(), long()).reserving(NonZeroU32::MAX);
             let tokens = loop {
                 match backend.try_acquire(&request).await.unwrap() {
-                    Attempt::Granted(grant) => break grant.tokens,
+                    AcquireOutcome::Granted(grant) => break grant.tokens,
                     _ => tokio::task::yield_now().await,
                 }
             };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Hint, Key, Released};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Hint, Key, Released};
 use lock_redis::RedisBackend;
 use lock_tests::{SOON, eventually_async};
 
@@ -18,7 +18,7 @@ fn open(server: &Server, pause: Duration) -> RedisBackend {
 }
 
 fn exact() -> Claim {
-    claim_of(Key::as_is("jobs").unwrap())
+    claim_of(Key::raw("jobs").unwrap())
 }
 
 fn set(raw: &mut Client) -> bool {
@@ -126,7 +126,7 @@ async fn a_named_lock_has_no_gap() {
     }
 }
 
-/// Two processes that exchange their leases free the lock only for the gaps.
+/// Two processes that release and requeue in turn free the lock only for the gaps.
 #[tokio::test]
 async fn a_poller_gets_its_turns_beside_processes_that_take_turns() {
     let server = Server::start();
@@ -144,9 +144,9 @@ async fn a_poller_gets_its_turns_beside_processes_that_take_turns() {
             for waiter in &mut waiters {
                 // Whatever hint it gets, and also if it gets none.
                 let _ = tokio::time::timeout(SHORT / 4, waiter.hint()).await;
-                if let Attempt::Granted(_) = waiter.ask().await.unwrap() {
+                if let AcquireOutcome::Granted(_) = waiter.ask().await.unwrap() {
                     let next = Acquire::new(exact(), long()).queued();
-                    waiter.backend.exchange(waiter.claim(), &next).await.unwrap();
+                    waiter.backend.release_and_requeue(waiter.claim(), &next).await.unwrap();
                     waiter.request = next;
                 }
             }

@@ -1,7 +1,7 @@
 //! What people see of a lock, and how they can end it.
 
 use lock_core::{
-    Acquire, Attempt, Backend, ErrorKind, Hint, InspectBackend, Kind, Mode, OwnerToken,
+    Acquire, AcquireOutcome, Backend, ErrorKind, Hint, InspectBackend, Kind, Mode, OwnerToken,
 };
 use lock_core::{Inspection, Renew, Renewal};
 use lock_redis::{Notifications, RedisBackend};
@@ -109,7 +109,7 @@ async fn a_forced_release_reaches_holders_and_waiters_whatever_they_listen_to() 
             granted(&holder, claim).await;
         }
         let mut waiter = Waiter::queue(&other, permits(3)).await;
-        assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
+        assert_eq!(soon(watch.next()).await, Some(Hint::Contended));
         assert_eq!(person.force_release(&claim("a").key).await.unwrap(), 2);
         waiter.told().await.expect("enough of the lease is known");
         assert!(matches!(soon(watch.next()).await, Some(Hint::Released | Hint::Changed)));
@@ -131,7 +131,10 @@ async fn of_very_many_a_thousand_are_listed() {
     }
     for _ in 0..MANY {
         let request = Acquire::new(claim("a"), long()).queued();
-        assert!(matches!(backend.try_acquire(&request).await.unwrap(), Attempt::Queued { .. }));
+        assert!(matches!(
+            backend.try_acquire(&request).await.unwrap(),
+            AcquireOutcome::Queued { .. }
+        ));
     }
     let seen = backend.inspect(&claim("a").key).await.unwrap();
     assert_eq!((seen.holders.len(), seen.holding), (Inspection::MAX, MANY as u64));

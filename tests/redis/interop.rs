@@ -1,7 +1,8 @@
 //! Other clients of a key, and other values at it.
 
 use lock_core::{
-    Attempt, Backend, Convert, ConvertBackend, ErrorKind, Key, Mode, Released, Renew, Renewal,
+    AcquireOutcome, Backend, Convert, ConvertBackend, ErrorKind, Key, Mode, Released, Renew,
+    Renewal,
 };
 use lock_redis::RedisBackend;
 
@@ -15,7 +16,7 @@ const COMPARE_AND_DELETE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then 
 async fn a_plain_set_excludes_us() {
     let server = Server::start();
     let (ours, mut theirs) = (RedisBackend::open(server.url()).unwrap(), server.client());
-    let claim = claim_of(Key::as_is(KEY).unwrap());
+    let claim = claim_of(Key::raw(KEY).unwrap());
 
     theirs.command::<()>(&["SET", KEY, "theirs", "NX", "PX", "60000"]);
     let left = refused(&ours, &claim).await.unwrap();
@@ -32,7 +33,7 @@ async fn a_plain_set_excludes_us() {
 async fn we_exclude_a_plain_set() {
     let server = Server::start();
     let (ours, mut theirs) = (RedisBackend::open(server.url()).unwrap(), server.client());
-    let claim = claim_of(Key::as_is(KEY).unwrap());
+    let claim = claim_of(Key::raw(KEY).unwrap());
     let set = ["SET", KEY, "theirs", "NX", "PX", "60000"];
 
     granted(&ours, &claim).await;
@@ -62,7 +63,7 @@ async fn the_key_holds_the_owners_digits_and_a_time_to_live() {
 async fn a_value_without_a_time_to_live_is_a_holder_for_ever() {
     let server = Server::start();
     let (ours, mut theirs) = (RedisBackend::open(server.url()).unwrap(), server.client());
-    let claim = claim_of(Key::as_is(KEY).unwrap());
+    let claim = claim_of(Key::raw(KEY).unwrap());
     theirs.command::<()>(&["SET", KEY, "theirs"]);
     assert_eq!(refused(&ours, &claim).await, None);
     assert_eq!(theirs.command::<String>(&["GET", KEY]), "theirs");
@@ -72,7 +73,7 @@ async fn a_value_without_a_time_to_live_is_a_holder_for_ever() {
 async fn what_is_not_a_lock_is_an_error_and_stays() {
     let server = Server::start();
     let (ours, mut theirs) = (RedisBackend::open(server.url()).unwrap(), server.client());
-    let claim = claim_of(Key::as_is(KEY).unwrap());
+    let claim = claim_of(Key::raw(KEY).unwrap());
     theirs.command::<()>(&["RPUSH", KEY, "a", "b"]);
 
     let error = attempt(&ours, &claim).await.unwrap_err();
@@ -127,7 +128,7 @@ async fn exact_keys_are_exact() {
     let server = Server::start();
     let (ours, mut theirs) = (RedisBackend::open(server.url()).unwrap(), server.client());
     for key in [&b"\0\r\n\xff"[..], b"{}x", b"}{", b"{user}:1", b"{user}:2", b" "] {
-        granted(&ours, &claim_of(Key::as_is(key).unwrap())).await;
+        granted(&ours, &claim_of(Key::raw(key).unwrap())).await;
         assert!(theirs.raw::<bool, _>(&[b"EXISTS", key]), "{}", key.escape_ascii());
     }
 }
@@ -136,7 +137,7 @@ async fn exact_keys_are_exact() {
 async fn a_name_and_its_exact_key_are_one_lock() {
     let server = Server::start();
     let ours = RedisBackend::open(server.url()).unwrap();
-    let (named, exact) = (claim("a"), claim_of(Key::as_is("lock:{a}").unwrap()));
+    let (named, exact) = (claim("a"), claim_of(Key::raw("lock:{a}").unwrap()));
     let first = granted(&ours, &named).await;
     refused(&ours, &exact).await;
     ours.release(&named).await.unwrap();
@@ -170,5 +171,5 @@ async fn a_request_to_be_queued_is_refused_like_any_other() {
     let ours = RedisBackend::open(server.url()).unwrap();
     granted(&ours, &claim("a")).await;
     let request = lock_core::Acquire::new(claim("a"), long()).queued();
-    assert!(matches!(ours.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
+    assert!(matches!(ours.try_acquire(&request).await.unwrap(), AcquireOutcome::Busy { .. }));
 }

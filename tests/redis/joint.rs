@@ -1,7 +1,8 @@
 //! Owners that hold a lock jointly.
 
 use lock_core::{
-    Attempt, Backend, Claim, Convert, ConvertBackend, Mode, OwnerToken, Released, Renew, Renewal,
+    AcquireOutcome, Backend, Claim, Convert, ConvertBackend, Mode, OwnerToken, Released, Renew,
+    Renewal,
 };
 use lock_redis::RedisBackend;
 
@@ -56,11 +57,11 @@ async fn a_group_is_granted_together_wherever_its_members_stand() {
     let late = member(ours);
     assert_eq!(granted(&holder, &late).await.tokens, tokens);
     for stranger in [&line[1], &line[2]] {
-        assert!(matches!(stranger.ask().await.unwrap(), Attempt::Queued { .. }));
+        assert!(matches!(stranger.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     }
     line[0].release().await;
     line[3].release().await;
-    assert!(matches!(line[1].ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(line[1].ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     holder.release(&late).await.unwrap();
     assert!(line[1].told().await.unwrap().tokens.first() > tokens.last());
     line[1].release().await;

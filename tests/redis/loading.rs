@@ -1,6 +1,6 @@
 //! Servers, users and proxies that cannot load scripts.
 
-use lock_core::{Attempt, Backend, ErrorKind, Released, Renew, Renewal};
+use lock_core::{AcquireOutcome, Backend, ErrorKind, Released, Renew, Renewal};
 use lock_redis::{Builder, Protocol, RedisBackend};
 use lock_tests::{Fate, Mediator, RedisServer};
 
@@ -121,7 +121,7 @@ async fn many_requests_find_at_once_that_scripts_are_not_loaded() {
         let claims: Vec<_> = (0..200).map(|number| claim(format!("{number}"))).collect();
         let requests = claims.iter().map(|claim| attempt(&backend, claim));
         for outcome in futures::future::join_all(requests).await {
-            assert!(matches!(outcome.unwrap(), Attempt::Granted(_)));
+            assert!(matches!(outcome.unwrap(), AcquireOutcome::Granted(_)));
         }
         for claim in &claims {
             assert!(matches!(backend.release(claim).await.unwrap(), Released::Freed { .. }));

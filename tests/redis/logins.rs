@@ -97,7 +97,10 @@ async fn a_password_that_was_replaced_is_used_at_the_next_connection() {
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
         after.clone_into(&mut secret.lock().unwrap());
         let renews = async {
-            while !matches!(attempt(&backend, &held).await, Ok(lock_core::Attempt::Granted(_))) {}
+            while !matches!(
+                attempt(&backend, &held).await,
+                Ok(lock_core::AcquireOutcome::Granted(_))
+            ) {}
         };
         soon(renews).await;
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Clock, Convert, ConvertBackend, Error, ErrorKind, InspectBackend,
-    Instant, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
+    Acquire, AcquireOutcome, Backend, Clock, Convert, ConvertBackend, Error, ErrorKind,
+    InspectBackend, Instant, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::{Builder, RedisBackend};
 use lock_sync::{Locks, MutexGuard};
@@ -30,7 +30,7 @@ fn now() -> Instant {
     Clock::boot().now()
 }
 
-async fn ask(backend: &RedisBackend, name: &str) -> Result<Attempt, Error> {
+async fn ask(backend: &RedisBackend, name: &str) -> Result<AcquireOutcome, Error> {
     backend.try_acquire(&Acquire::new(claim(name), longest())).await
 }
 
@@ -38,7 +38,7 @@ async fn ask(backend: &RedisBackend, name: &str) -> Result<Attempt, Error> {
 async fn grants(backend: &RedisBackend) -> Instant {
     let owner = OwnerToken::generate().unwrap();
     match ask(backend, &String::from_utf8_lossy(owner.expose())).await {
-        Ok(Attempt::Granted(grant)) => grant.valid_until,
+        Ok(AcquireOutcome::Granted(grant)) => grant.valid_until,
         other => panic!("{other:?}"),
     }
 }
@@ -64,7 +64,7 @@ async fn get(backend: &RedisBackend, name: &str) -> Instant {
     soon(async {
         loop {
             match ask(backend, name).await {
-                Ok(Attempt::Granted(_)) => return now(),
+                Ok(AcquireOutcome::Granted(_)) => return now(),
                 Err(error) if error.is_retryable() => {
                     let pause = Duration::from_millis(20);
                     tokio::time::sleep(error.retry_after().map_or(pause, |it| it.min(pause))).await;
@@ -82,7 +82,9 @@ async fn two_holders(server: &RedisServer, open: impl Fn() -> RedisBackend) -> [
     let [here, there] = [(); 2].map(|()| open());
     let held = claim("a");
     let request = Acquire::new(held.clone(), longest());
-    let Attempt::Granted(grant) = here.try_acquire(&request).await.unwrap() else { panic!() };
+    let AcquireOutcome::Granted(grant) = here.try_acquire(&request).await.unwrap() else {
+        panic!()
+    };
     server.restart();
     [grant.valid_until, get(&there, "a").await]
 }
@@ -172,7 +174,7 @@ async fn goes_on(terms: bool) {
     let held = claim("a");
     let request = Acquire::new(held.clone(), longest());
     // A client without the quarantine gets a lock that the others see.
-    assert!(matches!(old.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(old.try_acquire(&request).await.unwrap(), AcquireOutcome::Granted(_)));
     let watch = backend.watch(&held.key).await.unwrap();
     sits_out(&backend).await;
     for request in
@@ -186,7 +188,7 @@ async fn goes_on(terms: bool) {
         }
     }
     let both = ["b", "c"].map(|name| Acquire::new(claim(name), longest()));
-    assert!(backend.acquire_together(&both).await.unwrap_err().retry_after().is_some());
+    assert!(backend.try_acquire_all(&both).await.unwrap_err().retry_after().is_some());
     let convert = Convert::new(held.clone(), Mode::Shared, longest());
     assert!(backend.convert(&convert).await.unwrap_err().retry_after().is_some());
     assert_eq!(server.keys("lock:{[bc]*"), [""; 0]);
@@ -251,7 +253,7 @@ async fn a_lease_for_which_no_server_would_sit_out_long_enough_is_refused() {
     let error = backend.try_acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("1.501s is longer than the 1.5s"), "{error}");
-    assert!(backend.acquire_together(&[request.clone(), request.clone()]).await.is_err());
+    assert!(backend.try_acquire_all(&[request.clone(), request.clone()]).await.is_err());
     assert!(matches!(
         backend.renew(&Renew::new(request.claim, request.ttl)).await,
         Renewal::Unknown(_)

@@ -52,7 +52,7 @@ async fn without_memory_permits_and_values_stay_as_they_are_and_what_takes_none_
         attempt(&backend, &last).await.unwrap_err(),
         attempt(&backend, &claim("a").in_mode(group)).await.unwrap_err(),
         attempt(&backend, &claim("a").in_mode(last.mode)).await.unwrap_err(),
-        backend.acquire_together(&together).await.unwrap_err(),
+        backend.try_acquire_all(&together).await.unwrap_err(),
         backend.store(&writer, token, Some(b"v")).await.unwrap_err(),
         backend.resize(&key, 5, Resize::Add(1)).await.unwrap_err(),
         backend.close(&key, 5).await.unwrap_err(),

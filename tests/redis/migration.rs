@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Demand, ErrorKind, FencingToken, Hint, Mode, Released, Renew,
-    Renewal,
+    Acquire, AcquireOutcome, Backend, Claim, Contention, ErrorKind, FencingToken, Hint, Mode,
+    Released, Renew, Renewal,
 };
 use lock_redis::RedisBackend;
 use lock_sync::{LockError, Locks, MutexGuard};
@@ -44,7 +44,7 @@ async fn no_other_gets_in(clients: [&RedisBackend; 2]) {
     for backend in clients {
         for mode in [Mode::Exclusive, Mode::Shared] {
             match attempt(backend, &claim("a").in_mode(mode)).await {
-                Ok(Attempt::Granted(grant)) => panic!("there is a second holder: {grant:?}"),
+                Ok(AcquireOutcome::Granted(grant)) => panic!("there is a second holder: {grant:?}"),
                 Ok(_) => {}
                 Err(error) => {
                     let expected = [ErrorKind::NotReady, ErrorKind::Unsupported];
@@ -152,10 +152,10 @@ async fn served_after(cluster: &Cluster, line: [Waiter; 2], held: FencingToken) 
     let [first, second] = line.map(|waiter| waiter.request);
     let first = waiter_at(&target, first).await;
     let grant = first.asks_and_has().await;
-    assert_eq!(grant.demand, Demand::Wanted);
+    assert_eq!(grant.contention, Contention::Contended);
     assert!(grant.tokens.first() > held);
     let mut second = waiter_at(&cluster.at_target().await.build().unwrap(), second).await;
-    assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(second.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     no_other_gets_in([&source, &target]).await;
     first.release().await;
     let next = second.told().await.expect("enough of the lease is known");
@@ -178,7 +178,7 @@ async fn contended() -> (Cluster, RedisBackend, Claim, [Waiter; 2], FencingToken
     let mut watch = holder.watch(&held.key).await.unwrap();
     let token = granted(&holder, &held).await.tokens.last();
     let line = [Waiter::queue(&holder, claim("a")).await, Waiter::queue(&other, claim("a")).await];
-    assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
+    assert_eq!(soon(watch.next()).await, Some(Hint::Contended));
     (cluster, holder, held, line, token)
 }
 
@@ -199,7 +199,7 @@ async fn a_lock_that_claims_wait_for_is_released_at_the_source_and_they_get_it_a
 
 #[tokio::test]
 async fn a_lock_that_claims_wait_for_is_released_at_the_target_and_they_get_it_after_the_move() {
-    for exchanges in [false, true] {
+    for requeues in [false, true] {
         let (cluster, holder, held, line, token) = contended().await;
         let target = cluster.at_target().await.build().unwrap();
         let _watch = target.watch(&held.key).await.unwrap();
@@ -210,9 +210,9 @@ async fn a_lock_that_claims_wait_for_is_released_at_the_target_and_they_get_it_a
         renewed(&target, &held).await;
         no_other_gets_in([&holder, &target]).await;
         renewed(&target, &held).await;
-        if exchanges {
+        if requeues {
             let next = Acquire::new(claim("a"), long()).queued();
-            let (released, attempt) = target.exchange(&held, &next).await.unwrap();
+            let (released, attempt) = target.release_and_requeue(&held, &next).await.unwrap();
             assert!(matches!(released, Released::Freed { .. }), "{released:?}");
             assert_eq!(attempt, None, "a place in a queue that is elsewhere");
         } else {
@@ -234,10 +234,10 @@ async fn a_lock_that_is_shared_cannot_be_renewed_meanwhile_and_is_not_lost() {
     assert_eq!(not_told(&target, &held).await, ErrorKind::NotReady);
     assert_eq!(target.release(&held).await.unwrap_err().kind(), ErrorKind::NotReady);
     let error = attempt(&target, &claim("a")).await;
-    assert!(matches!(error, Ok(Attempt::Busy { .. }) | Err(_)), "{error:?}");
+    assert!(matches!(error, Ok(AcquireOutcome::Busy { .. }) | Err(_)), "{error:?}");
     cluster.finish();
     renewed(&target, &held).await;
-    assert!(matches!(attempt(&target, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
+    assert!(matches!(attempt(&target, &claim("a")).await.unwrap(), AcquireOutcome::Busy { .. }));
     freed(&target, &held).await;
     passes(&target).await;
 }
@@ -351,7 +351,7 @@ impl Contender<'_> {
             for backend in &self.clients {
                 let claim = claim("a");
                 self.race.asks.fetch_add(1, Ordering::SeqCst);
-                if let Ok(Attempt::Granted(grant)) = attempt(backend, &claim).await {
+                if let Ok(AcquireOutcome::Granted(grant)) = attempt(backend, &claim).await {
                     self.hold(&claim, grant.tokens.first().get()).await;
                 }
             }

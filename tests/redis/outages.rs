@@ -1,6 +1,8 @@
 //! The queue when rights, memory, connections, clients or data fail.
 
-use lock_core::{Acquire, Attempt, Backend, ErrorKind, Hint, Mode, Released, Renew, Renewal};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, ErrorKind, Hint, Mode, Released, Renew, Renewal,
+};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
 use crate::support::{Server, Waiter, attempt, claim, granted, long, millis, proxy_before, soon};
@@ -23,8 +25,10 @@ async fn by_its_timer(waiter: &Waiter) -> lock_core::Grant {
     soon(async {
         loop {
             match waiter.ask().await.unwrap() {
-                Attempt::Granted(grant) => return grant,
-                Attempt::Queued { retry_after } => tokio::time::sleep(retry_after.unwrap()).await,
+                AcquireOutcome::Granted(grant) => return grant,
+                AcquireOutcome::Queued { retry_after } => {
+                    tokio::time::sleep(retry_after.unwrap()).await
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -46,7 +50,7 @@ async fn without_the_right_to_publish_a_release_frees_the_key_and_timers_do_the_
     assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
     // No claim lost its place.
     assert_eq!(raw.command::<u64>(&["LLEN", QUEUE]), 2);
-    assert!(matches!(attempt(&mute, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
+    assert!(matches!(attempt(&mute, &claim("a")).await.unwrap(), AcquireOutcome::Busy { .. }));
     by_its_timer(&first).await;
     first.release().await;
     second.asks_and_has().await;
@@ -64,11 +68,11 @@ async fn without_an_inbox_all_works_but_for_the_queue() {
         let mut watch = other.watch(&held.key).await.unwrap();
         let _second = other.watch(&claim("b").key).await.unwrap();
         let request = Acquire::new(claim("a"), long()).queued();
-        assert!(matches!(other.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
+        assert!(matches!(other.try_acquire(&request).await.unwrap(), AcquireOutcome::Busy { .. }));
         // In some versions of the protocol a client also hears of its own releases.
         assert!(matches!(one.release(&held).await.unwrap(), Released::Freed { .. }));
         assert_eq!(soon(watch.next()).await, Some(Hint::Released), "{protocol:?}");
-        assert!(matches!(other.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
+        assert!(matches!(other.try_acquire(&request).await.unwrap(), AcquireOutcome::Granted(_)));
         other.release(&request.claim).await.unwrap();
     }
 }
@@ -91,7 +95,7 @@ async fn without_memory_whoever_holds_releases_and_whoever_waits_is_served() {
     assert_eq!(other.try_acquire(&request).await.unwrap_err().kind(), ErrorKind::OutOfMemory);
     // The place is kept.
     for waiter in [&first, &readers[0]] {
-        assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
+        assert!(matches!(waiter.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     }
 
     assert!(matches!(holder.release(&held).await.unwrap(), Released::Freed { .. }));
@@ -163,7 +167,7 @@ async fn a_server_that_forgets_everything_leaves_nobody_waiting() {
     // The claim whose client asks first is now the first.
     let grant = second.asks_and_has().await;
     assert!(grant.tokens.first() > before.tokens.last());
-    assert!(matches!(first.ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(first.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     assert_eq!(holder.release(&held).await.unwrap(), Released::NotHeld);
     raw.command::<()>(&["SCRIPT", "FLUSH"]);
     second.release().await;
@@ -187,7 +191,10 @@ async fn half_a_queue_that_was_lost_is_made_good_by_asking() {
             }
             raw.command::<()>(&["DEL", key]);
             for waiter in &line {
-                assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }), "{key}");
+                assert!(
+                    matches!(waiter.ask().await.unwrap(), AcquireOutcome::Queued { .. }),
+                    "{key}"
+                );
             }
             holder.release(&held).await.unwrap();
             for waiter in &mut line {
@@ -227,7 +234,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
         server.restart();
         assert_eq!(waiter.hint().await, Hint::Resync);
         soon(async {
-            while !matches!(waiter.ask().await, Ok(Attempt::Granted(_))) {
+            while !matches!(waiter.ask().await, Ok(AcquireOutcome::Granted(_))) {
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
             }
         })
@@ -263,7 +270,7 @@ async fn notifications_reach_those_who_wait_in_line() {
             let mut watch = holder.watch(&held.key).await.unwrap();
             granted(&holder, &held).await;
             let mut waiter = Waiter::queue(&other, claim(name)).await;
-            assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
+            assert_eq!(soon(watch.next()).await, Some(Hint::Contended));
             raw.raw::<(), &[u8]>(end);
             assert_eq!(waiter.hint().await, hint, "{name}");
             // The holder hears it, too, and knows once it has asked.

@@ -1,8 +1,8 @@
 //! The number of permits: what is remembered, for how long, and how exactly.
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Convert, ConvertBackend, ErrorKind, Mode, PermitBackend,
-    Permits,
+    Acquire, AcquireOutcome, Backend, Claim, Convert, ConvertBackend, ErrorKind, Mode,
+    PermitBackend, Permits,
 };
 use lock_core::{Released, Renew, Renewal, Resize};
 use lock_redis::RedisBackend;
@@ -78,7 +78,7 @@ async fn every_number_is_exact() {
     // One is released, and is free.
     let rest = all.clone().in_mode(Mode::Permits { take: u32::MAX - 1, of: u32::MAX });
     let request = Convert::new(all.clone(), rest.mode, long());
-    assert!(matches!(backend.convert(&request).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(backend.convert(&request).await.unwrap(), AcquireOutcome::Granted(_)));
     refused(&backend, &permits(2, u32::MAX)).await;
     let last = permits(1, u32::MAX);
     granted(&backend, &last).await;
@@ -112,7 +112,7 @@ async fn permits_that_are_added_are_handed_over_in_the_same_step() {
     for waiter in &mut line[..2] {
         waiter.told().await.expect("enough of the lease is known");
     }
-    assert!(matches!(line[2].ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(line[2].ask().await.unwrap(), AcquireOutcome::Queued { .. }));
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn permits_of_leases_that_ran_out_go_to_those_who_wait_when_somebody_looks
     let (one, other) = (open(&server), open(&server));
     let key = claim("a").key;
     let request = Acquire::new(permits(1, 1), millis(60));
-    assert!(matches!(one.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(one.try_acquire(&request).await.unwrap(), AcquireOutcome::Granted(_)));
     let mut waiter = Waiter::queue(&other, permits(1, 1)).await;
     tokio::time::sleep(millis(90).duration()).await;
     assert_eq!(one.permits(&key, 1).await.unwrap(), state(1, 1, 0));

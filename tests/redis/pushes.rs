@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use lock_core::{Acquire, Attempt, Backend, Grant, Hint, Renew, Renewal};
+use lock_core::{Acquire, AcquireOutcome, Backend, Grant, Hint, Renew, Renewal};
 use lock_redis::{Protocol, RedisBackend};
 use lock_tests::Direction;
 
@@ -125,7 +125,7 @@ async fn a_message_that_claims_the_impossible_is_asked_about() {
         let forged = format!("granted {owner} 7 7 1000 {at} 0 {LOCK}");
         raw.command::<()>(&["PUBLISH", &inbox, &forged]);
         assert_eq!(waiter.told().await, None, "{at}");
-        assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
+        assert!(matches!(waiter.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     }
     // A lease that is longer than any handed-over lease ends as one of those would.
     let forged = format!("granted {owner} 7 7 3600000 {} 0 {LOCK}", micros());
@@ -155,10 +155,10 @@ async fn a_message_that_comes_twice_is_told_once() {
     // The message is not believed when that owner waits again, either.
     held = claim("a");
     granted(&holder, &held).await;
-    assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(waiter.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     raw.command::<()>(&["PUBLISH", &inbox, &copy]);
     assert_eq!(waiter.told().await, None);
-    assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(waiter.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn a_grant_whose_message_was_lost_is_found_by_asking() {
         let grant = soon(async {
             loop {
                 match waiter.ask().await {
-                    Ok(Attempt::Granted(grant)) => return grant,
+                    Ok(AcquireOutcome::Granted(grant)) => return grant,
                     Ok(other) => panic!("{other:?}"),
                     Err(error) => assert!(error.is_retryable(), "{error}"),
                 }
@@ -207,8 +207,10 @@ async fn a_grant_that_nobody_claims_passes_on_in_time() {
     let second = soon(async {
         loop {
             match awake.ask().await.unwrap() {
-                Attempt::Granted(grant) => return grant,
-                Attempt::Queued { retry_after } => tokio::time::sleep(retry_after.unwrap()).await,
+                AcquireOutcome::Granted(grant) => return grant,
+                AcquireOutcome::Queued { retry_after } => {
+                    tokio::time::sleep(retry_after.unwrap()).await
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -247,7 +249,7 @@ async fn a_handed_over_lease_is_kept_by_renewing_or_by_asking_again() {
         assert!(server.client().command::<u64>(&["PTTL", LOCK]) > 50_000);
         waiter.release().await;
         let request = Acquire::new(held.clone(), long());
-        assert!(matches!(holder.try_acquire(&request).await.unwrap(), Attempt::Granted(_)));
+        assert!(matches!(holder.try_acquire(&request).await.unwrap(), AcquireOutcome::Granted(_)));
         holder.release(&held).await.unwrap();
     }
 }

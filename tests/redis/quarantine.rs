@@ -89,7 +89,7 @@ async fn answered<T>(ask: impl AsyncFn() -> Result<T, Error>) -> T {
 }
 
 #[tokio::test]
-async fn a_new_server_is_kept_out_until_one_client_vouches_for_all() {
+async fn a_new_server_is_quarantined_until_one_client_vouches_for_all() {
     let server = Server::start();
     let resp2 = RedisBackend::builder(server.url()).protocol(Protocol::Resp2).build().unwrap();
     let clients = [open(&server), resp2, open(&server)];
@@ -114,7 +114,7 @@ async fn a_new_server_is_kept_out_until_one_client_vouches_for_all() {
 }
 
 #[tokio::test]
-async fn a_server_whose_data_was_deleted_is_kept_out() {
+async fn a_server_whose_data_was_deleted_is_quarantined() {
     let server = Server::start();
     let backend = open(&server);
     let before = vouch(&backend).await;
@@ -139,7 +139,7 @@ async fn a_server_whose_data_was_deleted_is_kept_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_empty_is_kept_out() {
+async fn a_server_that_restarts_empty_is_quarantined() {
     let server = Server::start();
     let backend = open(&server);
     let before = vouch(&backend).await;
@@ -155,7 +155,7 @@ async fn a_server_that_restarts_empty_is_kept_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_from_an_old_copy_is_kept_out() {
+async fn a_server_that_restarts_from_an_old_copy_is_quarantined() {
     let server = Server::start();
     let backend = open(&server);
     let before = vouch(&backend).await;
@@ -204,7 +204,7 @@ async fn follow(server: &Server, master: Option<&Server>) {
 }
 
 #[tokio::test]
-async fn a_replica_that_becomes_the_master_is_kept_out() {
+async fn a_replica_that_becomes_the_master_is_quarantined() {
     let (server, other) = (replicated(), replicated());
     let (here, there) = (open(&server), open(&other));
     let before = vouch(&here).await;
@@ -227,7 +227,7 @@ async fn a_replica_that_becomes_the_master_is_kept_out() {
 }
 
 #[tokio::test]
-async fn a_master_that_was_a_replica_meanwhile_is_kept_out() {
+async fn a_master_that_was_a_replica_meanwhile_is_quarantined() {
     let (server, other) = (replicated(), replicated());
     let here = open(&server);
     let before = vouch(&here).await;

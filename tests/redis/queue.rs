@@ -1,6 +1,8 @@
 //! The queue on the server: which claim is served, when, and what stays behind.
 
-use lock_core::{Acquire, Attempt, Backend, Demand, ErrorKind, Hint, Key, Mode, Released};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Contention, ErrorKind, Hint, Key, Mode, Released,
+};
 use lock_core::{Renew, Renewal};
 use lock_redis::{Notifications, Protocol, RedisBackend};
 
@@ -10,7 +12,6 @@ use crate::support::{
 
 const LOCK: &str = "lock:{a}";
 const QUEUE: &str = "lock:{a}:queue";
-const HOLDERS: &str = "lock:{a}:holders";
 /// The keys of an unused semaphore.
 const LEFT: [&str; 2] = ["lock:{a}:limit", "lock:{a}:state"];
 
@@ -32,7 +33,7 @@ fn length(raw: &mut Client) -> usize {
 async fn news_of_others(waiter: &mut Waiter) -> Hint {
     loop {
         match waiter.hint().await {
-            Hint::Granted { .. } | Hint::Wanted => {}
+            Hint::Granted { .. } | Hint::Contended => {}
             other => return other,
         }
     }
@@ -60,7 +61,10 @@ async fn a_line_is_served_with_one_command_and_one_message_each() {
             assert!(grant.tokens.first() > before.last());
             before = grant.tokens;
             let last = index == 2;
-            assert_eq!(grant.demand, if last { Demand::Quiet } else { Demand::Wanted });
+            assert_eq!(
+                grant.contention,
+                if last { Contention::Quiet } else { Contention::Contended }
+            );
             waiter.release().await;
         }
         assert_eq!(
@@ -95,7 +99,7 @@ async fn only_the_fence_and_the_limit_stay_behind() {
     one.release(&writer).await.unwrap();
     for reader in &mut readers {
         // The workers still wait.
-        assert_eq!(reader.told().await.unwrap().demand, Demand::Wanted);
+        assert_eq!(reader.told().await.unwrap().contention, Contention::Contended);
     }
     assert_eq!(length(&mut raw), 3);
     for reader in &readers {
@@ -148,9 +152,9 @@ async fn a_queue_that_is_full_says_so() {
     assert_eq!(error.kind(), ErrorKind::QueueFull);
     assert!(error.to_string().contains("2 wait for the key already"), "{error}");
     // The existing claims stay, and a place that becomes free can be taken.
-    assert!(matches!(second.ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(second.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     second.release().await;
-    assert!(matches!(waiter.try_acquire(&request).await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(waiter.try_acquire(&request).await.unwrap(), AcquireOutcome::Queued { .. }));
 }
 
 #[tokio::test]
@@ -162,11 +166,11 @@ async fn whoever_does_without_the_queue_is_refused_and_does_not_overtake() {
     granted(&holder, &held).await;
     let _watch = mute.watch(&held.key).await.unwrap();
     let request = Acquire::new(claim("a"), long()).queued();
-    assert!(matches!(mute.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
+    assert!(matches!(mute.try_acquire(&request).await.unwrap(), AcquireOutcome::Busy { .. }));
     let mut waiter = Waiter::queue(&polite, claim("a")).await;
     server.client().command::<()>(&["DEL", LOCK]);
     // The key is free, but it is the turn of a waiting claim. So that claim gets the lock.
-    assert!(matches!(mute.try_acquire(&request).await.unwrap(), Attempt::Busy { .. }));
+    assert!(matches!(mute.try_acquire(&request).await.unwrap(), AcquireOutcome::Busy { .. }));
     waiter.told().await.unwrap();
 }
 
@@ -183,14 +187,14 @@ async fn a_foreign_holder_is_respected_by_all_who_wait() {
     raw.command::<()>(&["DEL", LOCK]);
     raw.command::<()>(&["SET", LOCK, "theirs", "NX", "PX", "60000"]);
     for waiter in &line {
-        let Attempt::Queued { retry_after } = waiter.ask().await.unwrap() else { panic!() };
-        assert!(retry_after.unwrap() <= long().place().duration() / 3);
+        let AcquireOutcome::Queued { retry_after } = waiter.ask().await.unwrap() else { panic!() };
+        assert!(retry_after.unwrap() <= long().for_place().duration() / 3);
     }
     refused(&one, &claim("a")).await;
     assert_eq!(raw.command::<String>(&["GET", LOCK]), "theirs");
     raw.command::<()>(&["DEL", LOCK]);
     // Whichever client asks next, the first claim in the queue gets the lock.
-    assert!(matches!(line[1].ask().await.unwrap(), Attempt::Queued { .. }));
+    assert!(matches!(line[1].ask().await.unwrap(), AcquireOutcome::Queued { .. }));
     line[0].told().await.unwrap();
 }
 
@@ -200,23 +204,32 @@ async fn a_holder_learns_that_it_is_wanted_and_from_whom_it_heard_before() {
     let (holder, other) = (open(&server), open(&server));
     let held = claim("a");
     let mut watch = holder.watch(&held.key).await.unwrap();
-    let demand_of = |renewal| match renewal {
-        Renewal::Renewed { demand, .. } => demand,
+    let contention_of = |renewal| match renewal {
+        Renewal::Renewed { contention, .. } => contention,
         other => panic!("{other:?}"),
     };
-    assert_eq!(granted(&holder, &held).await.demand, Demand::Quiet);
+    assert_eq!(granted(&holder, &held).await.contention, Contention::Quiet);
     let waiter = Waiter::queue(&other, claim("a")).await;
-    assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
-    assert_eq!(demand_of(holder.renew(&Renew::new(held.clone(), long())).await), Demand::Wanted);
+    assert_eq!(soon(watch.next()).await, Some(Hint::Contended));
+    assert_eq!(
+        contention_of(holder.renew(&Renew::new(held.clone(), long())).await),
+        Contention::Contended
+    );
     waiter.release().await;
     // Another client renews, so that it hears from now on; and a client that does not watch does not
     // hear.
     let mut beside = other.watch(&held.key).await.unwrap();
-    assert_eq!(demand_of(other.renew(&Renew::new(held.clone(), long())).await), Demand::Quiet);
+    assert_eq!(
+        contention_of(other.renew(&Renew::new(held.clone(), long())).await),
+        Contention::Quiet
+    );
     let third = open(&server);
-    assert_eq!(demand_of(third.renew(&Renew::new(held.clone(), long())).await), Demand::Unknown);
+    assert_eq!(
+        contention_of(third.renew(&Renew::new(held.clone(), long())).await),
+        Contention::Unknown
+    );
     let _waiter = Waiter::queue(&holder, claim("a")).await;
-    assert_eq!(soon(beside.next()).await, Some(Hint::Wanted));
+    assert_eq!(soon(beside.next()).await, Some(Hint::Contended));
 }
 
 #[tokio::test]
@@ -230,65 +243,9 @@ async fn the_fence_of_a_lease_that_is_renewed_for_long_stays() {
     raw.command::<()>(&["PEXPIRE", "lock:{a}:state", "5000"]);
     assert!(matches!(
         holder.renew(&Renew::new(held.clone(), long())).await,
-        Renewal::Renewed { demand: Demand::Quiet, .. }
+        Renewal::Renewed { contention: Contention::Quiet, .. }
     ));
     assert!(raw.command::<u64>(&["PTTL", "lock:{a}:state"]) > 60_000);
-}
-
-#[tokio::test]
-async fn sharers_end_with_the_key() {
-    let server = Server::start();
-    let (one, other) = (open(&server), open(&server));
-    let mut raw = server.client();
-    for end in [&["DEL", LOCK][..], &["SET", LOCK, "theirs", "PX", "50"]] {
-        let readers = [claim("a").in_mode(Mode::Shared), claim("a").in_mode(Mode::Upgradable)];
-        for reader in &readers {
-            granted(&one, reader).await;
-        }
-        raw.command::<()>(end);
-        for reader in &readers {
-            let renewal = one.renew(&Renew::new(reader.clone(), long())).await;
-            assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
-            assert_eq!(one.release(reader).await.unwrap(), Released::NotHeld);
-        }
-        soon(async {
-            while raw.command::<bool>(&["EXISTS", LOCK]) {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            }
-        })
-        .await;
-        // The rest of them counts for no later claim.
-        let worker = claim("a").in_mode(Mode::Permits { take: 2, of: 2 });
-        granted(&other, &worker).await;
-        other.release(&worker).await.unwrap();
-        assert_eq!(keys(&mut raw), LEFT);
-    }
-}
-
-#[tokio::test]
-async fn sharers_whose_time_is_over_make_room_a_few_at_a_time() {
-    const MANY: u32 = 100;
-    let server = Server::start();
-    let (one, other) = (open(&server), open(&server));
-    let mut raw = server.client();
-    let permit = Mode::Permits { take: 1, of: MANY + 1 };
-    let stays = claim("a").in_mode(permit);
-    for _ in 0..MANY {
-        granted(&one, &claim("a").in_mode(permit)).await;
-    }
-    // As if their leases had all ended at once.
-    for name in raw.command::<Vec<String>>(&["ZRANGE", HOLDERS, "0", "-1"]) {
-        raw.command::<()>(&["ZADD", HOLDERS, "1", &name]);
-    }
-    granted(&one, &stays).await;
-    let rest = Acquire::new(claim("a").in_mode(Mode::Permits { take: MANY, of: MANY + 1 }), long());
-    let mut refusals = 0;
-    while let Attempt::Busy { retry_after } = other.try_acquire(&rest).await.unwrap() {
-        assert!(retry_after.unwrap() <= millis(10).duration(), "{retry_after:?}");
-        refusals += 1;
-    }
-    assert!((1..MANY / 10).contains(&refusals), "a hundred were cleared away in {refusals} calls");
-    assert!(matches!(one.renew(&Renew::new(stays, long())).await, Renewal::Renewed { .. }));
 }
 
 #[tokio::test]
@@ -300,7 +257,7 @@ async fn another_number_of_permits_is_a_mistake_that_names_both() {
     let error = attempt(&other, &permits(3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains('3') && error.to_string().contains('5'), "{error}");
-    assert!(matches!(attempt(&other, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
+    assert!(matches!(attempt(&other, &claim("a")).await.unwrap(), AcquireOutcome::Busy { .. }));
 }
 
 /// Two hundred thousand other keys with a time to live keep a server from noticing that the lease is
@@ -315,7 +272,7 @@ async fn a_full_database_delays_nobody() {
     let held = claim("a");
     assert!(matches!(
         holder.try_acquire(&Acquire::new(held.clone(), millis(300))).await.unwrap(),
-        Attempt::Granted(_)
+        AcquireOutcome::Granted(_)
     ));
     let mut first = Waiter::queue(&other, claim("a")).await;
     let mut second = Waiter::queue(&holder, claim("a")).await;
@@ -324,8 +281,8 @@ async fn a_full_database_delays_nobody() {
     let grant = soon(async {
         loop {
             match first.ask().await.unwrap() {
-                Attempt::Granted(grant) => return grant,
-                Attempt::Queued { retry_after } => {
+                AcquireOutcome::Granted(grant) => return grant,
+                AcquireOutcome::Queued { retry_after } => {
                     tokio::time::sleep(retry_after.unwrap()).await;
                 }
                 other => panic!("{other:?}"),
@@ -334,7 +291,7 @@ async fn a_full_database_delays_nobody() {
     })
     .await;
     assert!(begin.elapsed() < millis(1_000).duration(), "{:?}", begin.elapsed());
-    assert_eq!(grant.demand, Demand::Wanted);
+    assert_eq!(grant.contention, Contention::Contended);
     first.release().await;
     second.told().await.unwrap();
     second.release().await;
@@ -345,7 +302,7 @@ async fn a_full_database_delays_nobody() {
 #[tokio::test]
 async fn a_key_of_another_prefix_is_waited_for_as_well() {
     let server = Server::start();
-    for key in [Key::as_is("jobs nightly {x}\r\n").unwrap(), Key::new(b"\0 \xff").unwrap()] {
+    for key in [Key::raw("jobs nightly {x}\r\n").unwrap(), Key::new(b"\0 \xff").unwrap()] {
         let build = || {
             let builder = RedisBackend::builder(server.url()).prefix("my app: 7 ");
             builder.notifications(Notifications::Off).build().unwrap()
@@ -359,7 +316,7 @@ async fn a_key_of_another_prefix_is_waited_for_as_well() {
         waiter.told().await.expect("the clocks were compared");
         // A second turn, with an inbox record whose name has spaces and a number.
         let again = Waiter::queue(&one, claim()).await;
-        assert_eq!(waiter.asks_and_has().await.demand, Demand::Wanted);
+        assert_eq!(waiter.asks_and_has().await.contention, Contention::Contended);
         waiter.release().await;
         again.asks_and_has().await;
         again.release().await;
@@ -391,49 +348,4 @@ async fn a_run_that_is_longer_than_one_call_may_serve_is_granted_in_full() {
         }
         assert_eq!(keys(&mut server.client()), ["lock:{a}:state"]);
     }
-}
-
-#[tokio::test]
-async fn a_lock_that_is_shared_lasts_as_long_as_its_last_lease() {
-    let server = Server::start();
-    let backend = open(&server);
-    let mut raw = server.client();
-    let reader = || claim("a").in_mode(Mode::Shared);
-    let (long_one, short_one) = (reader(), reader());
-    for (reader, ttl) in [(&long_one, millis(60_000)), (&short_one, millis(20_000))] {
-        let attempt = backend.try_acquire(&Acquire::new(reader.clone(), ttl)).await.unwrap();
-        assert!(matches!(attempt, Attempt::Granted(_)));
-    }
-    assert!(raw.command::<i64>(&["PTTL", LOCK]) > 20_000);
-    backend.release(&long_one).await.unwrap();
-    let left = raw.command::<i64>(&["PTTL", LOCK]);
-    assert!(left > 0 && left <= 20_000, "{left}");
-    let told = refused(&backend, &claim("a")).await.unwrap();
-    assert!(told <= millis(20_000).duration(), "{told:?}");
-
-    // A foreign PERSIST neither makes the lock last, nor ends it with the next claim.
-    raw.command::<()>(&["PERSIST", LOCK]);
-    let brief = Acquire::new(reader(), millis(100));
-    assert!(matches!(backend.try_acquire(&brief).await.unwrap(), Attempt::Granted(_)));
-    let left = raw.command::<i64>(&["PTTL", LOCK]);
-    assert!(left > 10_000 && left <= 20_000, "{left}");
-    raw.command::<()>(&["PERSIST", LOCK]);
-    let renewal = backend.renew(&Renew::new(short_one, millis(20_000))).await;
-    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
-    assert!(raw.command::<i64>(&["PTTL", LOCK]) > 10_000);
-}
-
-#[tokio::test]
-async fn what_is_not_known_of_sharers_makes_no_room() {
-    let server = Server::start();
-    let backend = open(&server);
-    let mut raw = server.client();
-    let permits = |take| claim("a").in_mode(Mode::Permits { take, of: 5 });
-    let first = permits(3);
-    granted(&backend, &first).await;
-    raw.command::<()>(&["DEL", "lock:{a}:grants"]);
-    refused(&backend, &permits(2)).await;
-    backend.release(&first).await.unwrap();
-    assert_eq!(keys(&mut raw), LEFT);
-    granted(&backend, &permits(5)).await;
 }

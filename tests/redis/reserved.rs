@@ -26,8 +26,8 @@ async fn all_verbs(backend: &RedisBackend, key: &Key) -> Vec<(&'static str, Opti
         ("try_acquire in line", backend.try_acquire(&queued).await.err()),
         ("renew", renewed),
         ("release", backend.release(&claim).await.err()),
-        ("exchange", backend.exchange(&claim, &queued).await.err()),
-        ("acquire_together", backend.acquire_together(&[other, request]).await.err()),
+        ("release_and_requeue", backend.release_and_requeue(&claim, &queued).await.err()),
+        ("try_acquire_all", backend.try_acquire_all(&[other, request]).await.err()),
         ("watch", backend.watch(key).await.err()),
         ("load", backend.load(key).await.err()),
         ("store", backend.store(&claim, FencingToken::new(1), None).await.err()),
@@ -55,7 +55,7 @@ async fn what_belongs_to_another_lock_or_to_the_library_is_refused_before_anythi
         "lock:node@0",
         "lock:inbox:00000000000000000000000000000000",
     ] {
-        for (verb, error) in all_verbs(&backend, &Key::as_is(key).unwrap()).await {
+        for (verb, error) in all_verbs(&backend, &Key::raw(key).unwrap()).await {
             let kind = error.as_ref().map(Error::kind);
             assert_eq!(kind, Some(ErrorKind::InvalidKey), "{verb} {key}: {error:?}");
         }
@@ -70,7 +70,7 @@ async fn other_keys_are_locks_as_before() {
     let backend = RedisBackend::open(server.url()).unwrap();
     for key in ["mylock", "orders:42", "orders:{42}:fence", "lock:foo", "lock:{a}", "lock:{x}:mine"]
     {
-        let claim = claim_of(Key::as_is(key).unwrap());
+        let claim = claim_of(Key::raw(key).unwrap());
         granted(&backend, &claim).await;
         assert_eq!(server.cli(&["EXISTS", key]).int(), 1, "{key}");
         backend.release(&claim).await.unwrap();

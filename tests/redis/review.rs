@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, ErrorKind, FencingToken, Hint, InspectBackend, Mode,
-    OwnerToken, QuorumNode, Released, Renew, Renewal, Ttl, Vote,
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, ErrorKind, FencingToken, Hint, InspectBackend,
+    Mode, OwnerToken, QuorumNode, Released, Renew, Renewal, Ttl, Vote,
 };
 use lock_redis::{Builder, RedisBackend};
 use lock_tests::{Direction, Proxy, RedisServer, SOON, ServerClock, eventually_async};
@@ -115,15 +115,15 @@ async fn a_foreign_lock_that_lives_for_ages_is_refused_in_words_that_are_underst
                 }
             }
             let requests = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
-            match backend.acquire_together(&requests).await.unwrap().as_deref() {
-                Some([Attempt::Busy { retry_after }, _]) => is_about(*retry_after),
+            match backend.try_acquire_all(&requests).await.unwrap().as_deref() {
+                Some([AcquireOutcome::Busy { retry_after }, _]) => is_about(*retry_after),
                 other => panic!("{other:?}"),
             }
             is_about(backend.inspect(&claim("a").key).await.unwrap().holders[0].remaining);
         }
         let request = Acquire::new(claim("a"), long()).queued();
         let queued = watching.try_acquire(&request).await.unwrap();
-        assert!(matches!(queued, Attempt::Queued { retry_after: Some(_) }), "{queued:?}");
+        assert!(matches!(queued, AcquireOutcome::Queued { retry_after: Some(_) }), "{queued:?}");
         watching.release(&request.claim).await.unwrap();
         assert_eq!(raw.command::<String>(&["GET", LOCK]), "theirs");
     }
@@ -168,7 +168,7 @@ mod a_server_whose_clock_is_before_2020 {
             }
         }
         let requests = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
-        let error = backend.acquire_together(&requests).await.expect_err(&clock);
+        let error = backend.try_acquire_all(&requests).await.expect_err(&clock);
         is_refused(error, "several together".to_owned());
     }
 
@@ -217,7 +217,7 @@ async fn the_claim_after_a_silent_one_is_told_when_to_ask() {
         holder.release(&held).await.unwrap();
         let Hint::Next { owner, after } = next.hint().await else { panic!("it is not told") };
         assert_eq!(owner, next.claim().owner);
-        assert!(after <= first.request.ttl.claim().duration(), "{after:?}");
+        assert!(after <= first.request.ttl.for_grant().duration(), "{after:?}");
         // It asks when the hint says so, and again for the rest of the lease then.
         next.asks_until_it_has(after).await;
     }
@@ -271,10 +271,10 @@ mod a_foreign_value_of_64_mib {
         refused(plain, &lost).await;
         refused(plain, &claim("a").in_mode(Mode::Shared)).await;
         let queued = waiter.ask().await.unwrap();
-        assert!(matches!(queued, Attempt::Queued { .. }), "{queued:?}");
+        assert!(matches!(queued, AcquireOutcome::Queued { .. }), "{queued:?}");
         let unqueued = Acquire::new(claim("a"), long());
         let busy = waiter.backend.try_acquire(&unqueued).await.unwrap();
-        assert!(matches!(busy, Attempt::Busy { .. }), "{busy:?}");
+        assert!(matches!(busy, AcquireOutcome::Busy { .. }), "{busy:?}");
         for backend in [plain, &waiter.backend] {
             let renewal = backend.renew(&Renew::new(lost.clone(), long())).await;
             assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
@@ -411,7 +411,7 @@ mod the_retention {
                 check(&mut raw, retention, &format!("{mode:?}"));
             }
             let requests = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
-            plain.acquire_together(&requests).await.unwrap();
+            plain.try_acquire_all(&requests).await.unwrap();
             for request in &requests {
                 plain.release(&request.claim).await.unwrap();
             }

@@ -156,7 +156,7 @@ async fn a_missing_right_is_named_and_grants_nothing_by_half() {
 }
 
 #[tokio::test]
-async fn without_info_a_server_votes_and_cannot_be_kept_out() {
+async fn without_info_a_server_votes_and_cannot_be_quarantined() {
     let server = Server::start();
     let backend = user(&server, LEAST).build().unwrap();
     let ballot = Ballot::new(Acquire::new(claim("a"), long()), FencingToken::new(0));

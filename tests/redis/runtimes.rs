@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Attempt, Backend, ErrorKind, Hint, Key};
+use lock_core::{AcquireOutcome, Backend, ErrorKind, Hint, Key};
 use lock_redis::{Protocol, RedisBackend};
 use tokio::runtime::{Builder, Runtime};
 
@@ -151,7 +151,7 @@ fn a_runtime_that_goes_late_takes_only_its_own_watches_with_it() {
     drop(watch);
     drop(stalled);
     alive.block_on(async {
-        assert!(matches!(waiter.ask().await.unwrap(), Attempt::Queued { .. }));
+        assert!(matches!(waiter.ask().await.unwrap(), AcquireOutcome::Queued { .. }));
         holder.release(&held).await.unwrap();
         waiter.told().await;
         waiter.asks_and_has().await;

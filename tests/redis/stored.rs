@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, CellBackend, Committed, Hint, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, CellBackend, Committed, Hint, Ttl};
 use lock_redis::RedisBackend;
 use lock_sync::Locks;
 use lock_tests::RedisServer;
@@ -67,7 +67,7 @@ async fn a_small_value_travels_with_a_lock_that_is_handed_over() {
         let token = granted(&holder, &held).await.tokens.first();
         let request = Acquire::new(next.clone(), Ttl::DEFAULT).queued().with_value();
         let attempt = waiter.try_acquire(&request).await.unwrap();
-        assert!(matches!(attempt, Attempt::Queued { .. }), "{attempt:?}");
+        assert!(matches!(attempt, AcquireOutcome::Queued { .. }), "{attempt:?}");
         let value = vec![b' '; length];
         let committed = holder.commit(&held, token, &value).await.unwrap();
         assert!(matches!(committed, Committed::Done { .. }));
@@ -85,7 +85,9 @@ async fn a_small_value_travels_with_a_lock_that_is_handed_over() {
             travels.then_some((&value, token))
         );
         // The owner that asks gets the value, too, whatever its length.
-        let Attempt::Granted(grant) = waiter.try_acquire(&request).await.unwrap() else { panic!() };
+        let AcquireOutcome::Granted(grant) = waiter.try_acquire(&request).await.unwrap() else {
+            panic!()
+        };
         let brought = grant.value.unwrap();
         assert_eq!(brought.cell().map(|cell| &cell.value), Some(&value));
         let _released = waiter.release(&next).await.unwrap();

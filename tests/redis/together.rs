@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Demand, ErrorKind, Hint, Key, Mode, TokenRange};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Contention, ErrorKind, Hint, Key, Mode, TokenRange,
+};
 use lock_redis::RedisBackend;
 
 use crate::support::{
@@ -17,14 +19,14 @@ fn asks(claims: &[Claim]) -> Vec<Acquire> {
     claims.iter().map(|claim| Acquire::new(claim.clone(), long())).collect()
 }
 
-async fn attempt(backend: &RedisBackend, claims: &[Claim]) -> Vec<Attempt> {
-    let attempts = backend.acquire_together(&asks(claims)).await.unwrap();
+async fn attempt(backend: &RedisBackend, claims: &[Claim]) -> Vec<AcquireOutcome> {
+    let attempts = backend.try_acquire_all(&asks(claims)).await.unwrap();
     attempts.expect("these can be asked for together")
 }
 
 async fn all_granted(backend: &RedisBackend, claims: &[Claim]) -> Vec<TokenRange> {
     let attempts = attempt(backend, claims).await.into_iter().map(|attempt| match attempt {
-        Attempt::Granted(grant) => grant.tokens,
+        AcquireOutcome::Granted(grant) => grant.tokens,
         other => panic!("expected a grant, got {other:?}"),
     });
     attempts.collect()
@@ -41,10 +43,10 @@ async fn as_many_as_64_are_one_script_and_no_more() {
         backend.release(claim).await.unwrap();
     }
     for odd in [&claims[..65], &claims[..1], &[]] {
-        assert_eq!(backend.acquire_together(&asks(odd)).await.unwrap(), None);
+        assert_eq!(backend.try_acquire_all(&asks(odd)).await.unwrap(), None);
     }
     let reader = [claims[0].clone(), claims[1].clone().in_mode(Mode::Shared)];
-    assert_eq!(backend.acquire_together(&asks(&reader)).await.unwrap(), None);
+    assert_eq!(backend.try_acquire_all(&asks(&reader)).await.unwrap(), None);
     let mut raw = server.client();
     let keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
     assert!(keys.iter().all(|key| key.ends_with(":state")), "{keys:?}");
@@ -60,7 +62,7 @@ async fn one_that_is_not_to_be_had_keeps_all_the_others_free() {
     let mut raw = server.client();
     raw.command::<()>(&["SET", "lock:{d}", "theirs"]);
     let told = attempt(&one, &claims).await.into_iter().map(|attempt| match attempt {
-        Attempt::Busy { retry_after } => retry_after.is_some(),
+        AcquireOutcome::Busy { retry_after } => retry_after.is_some(),
         other => panic!("expected a refusal, got {other:?}"),
     });
     assert_eq!(told.collect::<Vec<_>>(), [false, true, true, false, false]);
@@ -82,19 +84,19 @@ async fn a_repetition_returns_the_same_grants() {
     raw.command::<()>(&["PEXPIRE", "lock:{b}", "100000"]);
     raw.command::<()>(&["DEL", "lock:{b}:state"]);
     let again = attempt(&backend, &claims).await;
-    let [Attempt::Granted(one), Attempt::Granted(other)] = &again[..] else {
+    let [AcquireOutcome::Granted(one), AcquireOutcome::Granted(other)] = &again[..] else {
         panic!("{again:?}");
     };
     assert_eq!(one.tokens, tokens[0]);
     assert!(other.tokens.first() > tokens[1].last());
-    assert_eq!((one.demand, other.demand), (Demand::Quiet, Demand::Unknown));
+    assert_eq!((one.contention, other.contention), (Contention::Quiet, Contention::Unknown));
     assert!(raw.command::<i64>(&["PTTL", "lock:{a}"]) > 50_000);
     assert!(raw.command::<i64>(&["PTTL", "lock:{b}"]) > 60_000);
     // A lock that was held before stays held when the others are not free.
     let more = [claims[0].clone(), claim("b")];
     assert!(matches!(
         attempt(&backend, &more).await[..],
-        [Attempt::Busy { .. }, Attempt::Busy { .. }]
+        [AcquireOutcome::Busy { .. }, AcquireOutcome::Busy { .. }]
     ));
     refused(&backend, &claim("a")).await;
 }
@@ -110,11 +112,11 @@ async fn a_holder_hears_of_those_who_want_each_of_them() {
     }
     let requests = asks(&claims).into_iter().map(|it| it.reserving(NonZeroU32::new(7).unwrap()));
     let requests = requests.collect::<Vec<_>>();
-    holder.acquire_together(&requests).await.unwrap().unwrap();
+    holder.try_acquire_all(&requests).await.unwrap().unwrap();
     let mut line = Vec::new();
     for (name, watch) in ["a", "b"].into_iter().zip(&mut watches) {
         line.push(Waiter::queue(&other, claim(name)).await);
-        assert_eq!(soon(watch.next()).await, Some(Hint::Wanted));
+        assert_eq!(soon(watch.next()).await, Some(Hint::Contended));
     }
     for (waiter, claim) in line.iter_mut().zip(&claims) {
         holder.release(claim).await.unwrap();
@@ -134,14 +136,16 @@ async fn places_of_the_dead_hold_nobody_up() {
     let mut raw = server.client();
     raw.command::<()>(&["DEL", "lock:{b}"]);
     let claims = ["a", "b"].map(claim);
-    let [Attempt::Busy { retry_after: None }, Attempt::Busy { retry_after: Some(after) }] =
-        attempt(&one, &claims).await[..]
+    let [
+        AcquireOutcome::Busy { retry_after: None },
+        AcquireOutcome::Busy { retry_after: Some(after) },
+    ] = attempt(&one, &claims).await[..]
     else {
         panic!("a claim was overtaken");
     };
     assert!(after >= short.duration());
     assert_eq!(dead.told().await, None, "it was not told to ask");
-    tokio::time::sleep(short.place().duration() + millis(20).duration()).await;
+    tokio::time::sleep(short.for_place().duration() + millis(20).duration()).await;
     all_granted(&one, &claims).await;
     assert!(!raw.command::<bool>(&["EXISTS", "lock:{b}:queue"]));
 }
@@ -150,9 +154,9 @@ async fn places_of_the_dead_hold_nobody_up() {
 async fn one_lock_named_twice_is_a_mistake() {
     let server = Server::start();
     let backend = open(&server);
-    let exact = claim_of(Key::as_is("lock:{a}").unwrap());
+    let exact = claim_of(Key::raw("lock:{a}").unwrap());
     for twice in [[claim("a"), claim("a")], [claim("a"), exact]] {
-        let error = backend.acquire_together(&asks(&twice)).await.unwrap_err();
+        let error = backend.try_acquire_all(&asks(&twice)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     }
 }
@@ -164,14 +168,14 @@ async fn what_goes_wrong_with_one_grants_none() {
     let mut raw = server.client();
     raw.command::<()>(&["SET", "lock:{b}:state", "nonsense"]);
     let claims = ["a", "b", "c"].map(claim);
-    let error = backend.acquire_together(&asks(&claims)).await.unwrap_err();
+    let error = backend.try_acquire_all(&asks(&claims)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignKey);
     for lock in ["lock:{a}", "lock:{b}", "lock:{c}"] {
         assert!(!raw.command::<bool>(&["EXISTS", lock]));
     }
     raw.command::<()>(&["DEL", "lock:{b}:state"]);
     raw.command::<()>(&["RPUSH", "lock:{c}", "x"]);
-    let error = backend.acquire_together(&asks(&claims)).await.unwrap_err();
+    let error = backend.try_acquire_all(&asks(&claims)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignKey);
     assert!(!raw.command::<bool>(&["EXISTS", "lock:{a}"]));
 }

@@ -199,7 +199,7 @@ async fn a_holder_that_watches_hears_after_a_token_was_confirmed() {
     let grant = voted(&holder, &ballot(&held, now())).await;
     assert!(holder.confirm(&held, token(grant.tokens.last().get() + 5)).await.unwrap());
     let _waiter = Waiter::queue(&other, claim("a")).await;
-    assert_eq!(crate::support::soon(watch.next()).await, Some(lock_core::Hint::Wanted));
+    assert_eq!(crate::support::soon(watch.next()).await, Some(lock_core::Hint::Contended));
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn a_vote_gives_up_the_place_that_its_claim_had() {
 async fn foreign_locks_are_in_the_way_without_a_name() {
     let server = Server::start();
     let (backend, mut raw) = (open(&server), server.client());
-    let key = Key::as_is("job").unwrap();
+    let key = Key::raw("job").unwrap();
     for foreign in
         ["redsync", "0123456789abcdef0123456789abcdeg", "*0123456789abcdef0123456789abcdef"]
     {
@@ -300,6 +300,6 @@ async fn nothing_is_half_granted_for_want_of_memory() {
     assert!(!raw.command::<bool>(&["EXISTS", "lock:node@0"]));
     assert!(matches!(
         attempt(&backend, &claim("a")).await.unwrap(),
-        lock_core::Attempt::Granted(_)
+        lock_core::AcquireOutcome::Granted(_)
     ));
 }

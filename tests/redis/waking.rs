@@ -96,7 +96,7 @@ async fn the_notification_of_a_release_wakes_alone() {
 async fn notifications_tell_of_deletion_renaming_and_expiry_by_others() {
     let server = Server::with(&["--notify-keyspace-events", "AK"]);
     let backend = builder(&server).build().unwrap();
-    let exact = Key::as_is("theirs").unwrap();
+    let exact = Key::raw("theirs").unwrap();
     let mut watch = backend.watch(&exact).await.unwrap();
     let mut theirs = server.client();
     for (end, hint) in [
@@ -142,7 +142,10 @@ async fn without_hints_a_refusal_says_when_the_lease_ends() {
     assert_eq!(backend.watch(&key()).await.unwrap_err().kind(), ErrorKind::Unsupported);
 
     let held = lock_core::Acquire::new(claim("a"), millis(200));
-    assert!(matches!(backend.try_acquire(&held).await.unwrap(), lock_core::Attempt::Granted(_)));
+    assert!(matches!(
+        backend.try_acquire(&held).await.unwrap(),
+        lock_core::AcquireOutcome::Granted(_)
+    ));
     let rival = claim("a");
     let left = refused(&backend, &rival).await.unwrap();
     assert!(left <= Duration::from_millis(200));
@@ -427,7 +430,7 @@ async fn odd_keys_are_watched_too() {
     for protocol in PROTOCOLS {
         let builder = builder(&server).protocol(protocol).release_messages(false);
         let backend = builder.build().unwrap();
-        for key in [Key::new(b"\0\r\n\xff{}"), Key::new(""), Key::as_is(b"\0}\r\n\xff{")] {
+        for key in [Key::new(b"\0\r\n\xff{}"), Key::new(""), Key::raw(b"\0}\r\n\xff{")] {
             let claim = claim_of(key.unwrap());
             let mut watch = backend.watch(&claim.key).await.unwrap();
             granted(&backend, &claim).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend as _, Ballot, CellBackend as _, Claim, FencingToken,
+    Acquire, AcquireOutcome, Backend as _, Ballot, CellBackend as _, Claim, FencingToken,
     InspectBackend as _, Key, Membership, Mode, OwnerToken, PermitBackend as _, Quarantine,
     QuorumNode as _, Renew, Resize, Stored, Terms, Ttl, Vote,
 };
@@ -25,8 +25,8 @@ async fn run_every_script(backend: &RedisBackend, name: &[u8], value: &[u8]) {
     let watch = backend.watch(&key).await.unwrap();
     let (held, next) = (claim(), claim());
     let beside = Claim::exclusive(Key::new("beside").unwrap(), held.owner);
-    let grants = backend.acquire_together(&[asked(&held), asked(&beside)]).await.unwrap();
-    let is_granted = |attempt: &Attempt| matches!(attempt, Attempt::Granted(_));
+    let grants = backend.try_acquire_all(&[asked(&held), asked(&beside)]).await.unwrap();
+    let is_granted = |attempt: &AcquireOutcome| matches!(attempt, AcquireOutcome::Granted(_));
     assert!(grants.unwrap().iter().all(is_granted));
     backend.release(&beside).await.unwrap();
     let stored = backend.store(&held, FencingToken::new(1), Some(value)).await.unwrap();

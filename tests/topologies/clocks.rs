@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Clock, FencingToken, Grant, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Clock, FencingToken, Grant, Ttl};
 use lock_redis::RedisBackend;
 use lock_tests::{SOON, Sentinels, ServerClock, eventually};
 
@@ -44,7 +44,7 @@ async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
     let request = |ttl| Acquire::new(claim("a"), Ttl::new(ttl).unwrap());
     let since = Clock::boot().now();
     let holder = client().try_acquire(&request(LEASE)).await.unwrap();
-    let Attempt::Granted(grant) = holder else { panic!("{holder:?}") };
+    let AcquireOutcome::Granted(grant) = holder else { panic!("{holder:?}") };
     tokio::task::block_in_place(|| {
         eventually("the replica has the lock", LIMIT, || {
             primary.cli(&["SET", "marker", "1"]);
@@ -59,7 +59,7 @@ async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
     // A quarantine begins once the lease is over by the clock of the new primary.
     while next.is_none() && elapsed() < 4 * LEASE {
         match other.try_acquire(&request).await {
-            Ok(Attempt::Granted(grant)) => next = Some(grant),
+            Ok(AcquireOutcome::Granted(grant)) => next = Some(grant),
             Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             Err(error) => assert!(error.is_retryable(), "{error}"),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Attempt, Backend, Hint, Renew, Renewal};
+use lock_core::{AcquireOutcome, Backend, Hint, Renew, Renewal};
 use lock_redis::RedisBackend;
 use lock_sync::{Locks, MutexGuard};
 use lock_tests::{RedisCluster, SOON, soon};
@@ -71,9 +71,12 @@ async fn a_waiter_keeps_its_turn_although_its_client_has_not_resubscribed() {
     replicated(&cluster, primary);
     cluster.fail_over_to(replica, false);
     released(&clients[0], &held).await;
-    let overtakes = matches!(second.ask().await, Attempt::Granted(_));
+    let overtakes = matches!(second.ask().await, AcquireOutcome::Granted(_));
     assert!(!overtakes, "the first waiter lost its turn");
-    assert!(matches!(first.ask().await, Attempt::Granted(_)), "the first waiter lost its turn");
+    assert!(
+        matches!(first.ask().await, AcquireOutcome::Granted(_)),
+        "the first waiter lost its turn"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Released, Renew,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Released, Renew,
     Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
@@ -19,7 +19,7 @@ use crate::support::{Set, TIMEOUT, Waiter, claim, granted, long, released, renew
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-async fn ask(backend: &RedisBackend, claim: &Claim) -> Result<Attempt, Error> {
+async fn ask(backend: &RedisBackend, claim: &Claim) -> Result<AcquireOutcome, Error> {
     backend.try_acquire(&Acquire::new(claim.clone(), long())).await
 }
 
@@ -39,7 +39,7 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
     let error = ask(&backend, &claim("a")).await.unwrap_err();
     says(&error, "1 of 2 replicas have it");
     assert!(set.is_free("a"), "an unconfirmed grant was not released");
-    says(&backend.acquire_together(&several).await.unwrap_err(), "1 of 2 replicas have it");
+    says(&backend.try_acquire_all(&several).await.unwrap_err(), "1 of 2 replicas have it");
     assert!(set.is_free("a") && set.is_free("b"));
     match backend.renew(&Renew::new(held.clone(), long())).await {
         Renewal::Unknown(error) => says(&error, "1 of 2 replicas have it"),
@@ -53,7 +53,7 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
     renewed(&backend, &held).await;
     released(&backend, &held).await;
     eventually_async("several locks are granted", SOON, async || {
-        backend.acquire_together(&several).await.is_ok_and(|it| it.is_some())
+        backend.try_acquire_all(&several).await.is_ok_and(|it| it.is_some())
     })
     .await;
 }
@@ -158,7 +158,7 @@ async fn a_hand_over_counts_once_it_is_confirmed() {
 
 async fn eventually_granted(backend: &RedisBackend, claim: &Claim) {
     eventually_async("the claim is granted", SOON, async || {
-        matches!(ask(backend, claim).await, Ok(Attempt::Granted(_)))
+        matches!(ask(backend, claim).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
 }
@@ -286,7 +286,7 @@ async fn take_until_killed(set: &Set, client: impl Fn() -> RedisBackend) -> Vec<
             for number in 0.. {
                 let claim = claim(&format!("{task}-{number}"));
                 match ask(&backend, &claim).await {
-                    Ok(Attempt::Granted(_)) => held.push(claim),
+                    Ok(AcquireOutcome::Granted(_)) => held.push(claim),
                     Ok(other) => panic!("{other:?}"),
                     Err(error) if error.kind() == ErrorKind::Unreachable => break,
                     Err(_) => {}
@@ -351,7 +351,7 @@ async fn goes_on(url: &str, primary: &RedisServer, key: &str) {
         matches!(backend.renew(&Renew::new(held.clone(), long())).await, Renewal::Renewed { .. })
     })
     .await;
-    assert!(matches!(ask(&backend, &next).await, Ok(Attempt::Busy { .. })));
+    assert!(matches!(ask(&backend, &next).await, Ok(AcquireOutcome::Busy { .. })));
     released(&backend, &held).await;
     eventually_granted(&backend, &next).await;
 }
@@ -386,7 +386,7 @@ async fn in_a_cluster_a_confirmed_lease_lives_through_a_failover() {
 
 /// Asks a primary that is paused, and that goes on after its replica has been promoted. Returns its answer, and the grant
 /// of the new primary.
-async fn ask_too_late(confirm: bool) -> (Result<Attempt, Error>, Option<Grant>) {
+async fn ask_too_late(confirm: bool) -> (Result<AcquireOutcome, Error>, Option<Grant>) {
     let deployment = Sentinels::start(1, 3);
     let primary = &deployment.servers()[0];
     let builder = |url: String| RedisBackend::builder(url).command_timeout(LIMIT);
@@ -403,7 +403,7 @@ async fn ask_too_late(confirm: bool) -> (Result<Attempt, Error>, Option<Grant>) 
     let attempt = ask(&there, &claim("a")).await;
     primary.cont();
     let grant = match attempt {
-        Ok(Attempt::Granted(grant)) => Some(grant),
+        Ok(AcquireOutcome::Granted(grant)) => Some(grant),
         _ => None,
     };
     (soon(asking).await.unwrap(), grant)
@@ -418,7 +418,9 @@ async fn a_primary_that_was_replaced_while_it_was_paused_confirms_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_confirmation_a_primary_that_was_replaced_grants_what_its_successor_has_granted() {
     let (answer, grant) = ask_too_late(false).await;
-    let Ok(Attempt::Granted(late)) = answer else { panic!("the test proves nothing: {answer:?}") };
+    let Ok(AcquireOutcome::Granted(late)) = answer else {
+        panic!("the test proves nothing: {answer:?}")
+    };
     let grant = grant.expect("the new primary has granted the lock");
     // A resource that compares tokens would refuse the rightful holder.
     assert!(late.tokens.first() > grant.tokens.last());

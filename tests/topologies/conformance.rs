@@ -1,4 +1,4 @@
-//! Every law of the contract and of the abilities over a cluster and behind sentinels, while no server fails.
+//! Every law of the contract and of the capabilities over a cluster and behind sentinels, while no server fails.
 //!
 //! All tests share one deployment of each kind, and each test has a prefix of its own. The laws of a quorum are not
 //! among these: a deployment is no node of a quorum.

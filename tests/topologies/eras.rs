@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, Instant, Mode, OwnerToken,
-    Renew, Renewal, Ttl, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Convert, ConvertBackend, Instant, Mode,
+    OwnerToken, Renew, Renewal, Ttl, Watch,
 };
 use lock_redis::RedisBackend;
 use lock_tests::{Random, RedisServer};
@@ -115,9 +115,9 @@ impl Scene {
             (18, _) => {
                 let pair = [0, 1].map(|at| Acquire::new(claim(NAMES[at]), self.ttl()));
                 for (request, attempt) in
-                    pair.iter().zip(self.clients[0].acquire_together(&pair).await.unwrap().unwrap())
+                    pair.iter().zip(self.clients[0].try_acquire_all(&pair).await.unwrap().unwrap())
                 {
-                    if let Attempt::Granted(grant) = attempt {
+                    if let AcquireOutcome::Granted(grant) = attempt {
                         self.note(request.claim.clone(), grant.valid_until);
                     }
                 }
@@ -143,8 +143,8 @@ impl Scene {
 
     async fn ask(&mut self, client: RedisBackend, request: Acquire) {
         match client.try_acquire(&request).await.unwrap() {
-            Attempt::Granted(grant) => self.note(request.claim, grant.valid_until),
-            Attempt::Queued { .. } => self.waiting.push(request),
+            AcquireOutcome::Granted(grant) => self.note(request.claim, grant.valid_until),
+            AcquireOutcome::Queued { .. } => self.waiting.push(request),
             _ => {}
         }
     }
@@ -173,7 +173,7 @@ impl Scene {
         };
         let request = Convert::new(held.clone(), to, self.ttl());
         match self.client().convert(&request).await {
-            Ok(Attempt::Granted(grant)) => self.note(held.in_mode(to), grant.valid_until),
+            Ok(AcquireOutcome::Granted(grant)) => self.note(held.in_mode(to), grant.valid_until),
             Ok(_) => {}
             Err(_) => self.forget(&held),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Instant, Renew, Renewal, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Clock, Instant, Renew, Renewal, Ttl};
 use lock_redis::RedisBackend;
 use lock_tests::{ClusterNode, RedisCluster, RedisServer, Sentinels, eventually};
 
@@ -63,7 +63,7 @@ impl Pair<'_> {
         let lease = lease(quarantine);
         let (held, kept, idle) = (self.claim("held"), self.claim("kept"), self.claim("idle"));
         let grant = here.try_acquire(&Acquire::new(held.clone(), lease)).await.unwrap();
-        assert!(matches!(grant, Attempt::Granted(_)), "{grant:?}");
+        assert!(matches!(grant, AcquireOutcome::Granted(_)), "{grant:?}");
         granted(&here, &kept).await;
         let next = ["held", "idle", "new"].map(|name| self.claim(name));
         granted(&here, &idle).await;
@@ -95,7 +95,7 @@ async fn get(backend: &RedisBackend, claim: &Claim) -> Instant {
     let request = Acquire::new(claim.clone(), long());
     loop {
         match backend.try_acquire(&request).await {
-            Ok(Attempt::Granted(_)) => return Clock::boot().now(),
+            Ok(AcquireOutcome::Granted(_)) => return Clock::boot().now(),
             Ok(_) => {}
             Err(error) => assert!(error.is_retryable(), "{error}"),
         }

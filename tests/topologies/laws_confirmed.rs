@@ -1,4 +1,4 @@
-//! Every law of the contract and of the abilities where two replicas confirm each grant, while no server fails.
+//! Every law of the contract and of the capabilities where two replicas confirm each grant, while no server fails.
 
 use std::time::Duration;
 

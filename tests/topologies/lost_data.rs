@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Clock, Error, ErrorKind, Instant, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Clock, Error, ErrorKind, Instant, Ttl};
 use lock_redis::RedisBackend;
 use lock_tests::{RedisServer, Sentinels, eventually};
 use tokio::task::block_in_place;
@@ -20,7 +20,7 @@ fn open(deployment: &Sentinels) -> RedisBackend {
     RedisBackend::builder(deployment.url()).data_quarantine(longest()).build().unwrap()
 }
 
-async fn ask(backend: &RedisBackend, name: &str) -> Result<Attempt, Error> {
+async fn ask(backend: &RedisBackend, name: &str) -> Result<AcquireOutcome, Error> {
     backend.try_acquire(&Acquire::new(claim(name), longest())).await
 }
 
@@ -28,7 +28,7 @@ async fn ask(backend: &RedisBackend, name: &str) -> Result<Attempt, Error> {
 async fn answer(backend: &RedisBackend, name: &str) -> Result<Instant, Error> {
     loop {
         match ask(backend, name).await {
-            Ok(Attempt::Granted(grant)) => return Ok(grant.valid_until),
+            Ok(AcquireOutcome::Granted(grant)) => return Ok(grant.valid_until),
             Err(error) if error.retry_after().is_some() => return Err(error),
             Err(error) => assert!(error.is_retryable(), "{error}"),
             Ok(other) => panic!("{other:?}"),
@@ -80,7 +80,7 @@ async fn sits_out(saved: bool) {
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
     let since = loop {
         match ask(&there, "a").await {
-            Ok(Attempt::Granted(_)) => break Clock::boot().now(),
+            Ok(AcquireOutcome::Granted(_)) => break Clock::boot().now(),
             Err(error) => assert!(error.is_retryable(), "{error}"),
             Ok(other) => panic!("{other:?}"),
         }

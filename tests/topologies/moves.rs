@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Hint, Released};
+use lock_core::{Acquire, AcquireOutcome, Backend, Hint, Released};
 use lock_redis::{Builder, Notifications, RedisBackend};
 use lock_tests::{ClusterNode, RedisCluster, RedisServer, SOON, eventually_async, soon};
 
@@ -79,7 +79,7 @@ async fn waiters_follow(moves: impl FnOnce(&RedisCluster, usize)) {
     tokio::task::block_in_place(|| moves(&cluster, other_than(cluster.owner_of(LOCK))));
     tokio::join!(first.hears(Hint::Resync), second.hears(Hint::Resync));
     for waiter in [&first, &second] {
-        assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+        assert!(matches!(waiter.ask().await, AcquireOutcome::Queued { .. }));
     }
     // The inbox is the one at the new server, so the grant is pushed.
     released(&clients[0], &held).await;
@@ -107,9 +107,12 @@ async fn a_waiter_keeps_its_turn_although_its_client_does_not_know_of_the_move()
     let second = Waiter::queue(&clients[2], claim("a")).await;
     cluster.move_slot(LOCK, other_than(cluster.owner_of(LOCK)));
     released(&clients[0], &held).await;
-    let overtakes = matches!(second.ask().await, Attempt::Granted(_));
+    let overtakes = matches!(second.ask().await, AcquireOutcome::Granted(_));
     assert!(!overtakes, "the first waiter lost its turn");
-    assert!(matches!(first.ask().await, Attempt::Granted(_)), "the first waiter lost its turn");
+    assert!(
+        matches!(first.ask().await, AcquireOutcome::Granted(_)),
+        "the first waiter lost its turn"
+    );
 }
 
 /// Contenders take the lock in turn while its slot goes round. There is never more than one holder.
@@ -124,7 +127,7 @@ async fn there_is_one_holder_at_a_time_while_a_slot_goes_round() {
             let claim = claim("a");
             let request = Acquire::new(claim.clone(), long());
             match backend.try_acquire(&request).await {
-                Ok(Attempt::Granted(grant)) => {
+                Ok(AcquireOutcome::Granted(grant)) => {
                     assert!(!is_held.swap(true, Ordering::SeqCst), "there are two holders");
                     let token = grant.tokens.first().get();
                     assert!(highest.swap(token, Ordering::SeqCst) < token);
@@ -192,7 +195,7 @@ async fn several_locks_are_taken_in_one_step_only_if_they_share_a_slot() {
     let cluster = RedisCluster::start(3, 0);
     let backend = client(&cluster);
     let far = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
-    assert_eq!(backend.acquire_together(&far).await.unwrap(), None);
+    assert_eq!(backend.try_acquire_all(&far).await.unwrap(), None);
     let locks = lock_sync::Locks::new(backend.clone());
     let guards = soon(locks.lock_all(["a", "b"])).await.unwrap();
     drop(guards);
@@ -219,9 +222,9 @@ async fn a_waiter_that_a_move_does_not_touch_asks_at_most_once_more() {
     let before = called(&servers);
     let moving = cluster.begin_move(LOCK, other_than(owner));
     while moving.step() > 0 {
-        assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+        assert!(matches!(waiter.ask().await, AcquireOutcome::Queued { .. }));
     }
-    assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+    assert!(matches!(waiter.ask().await, AcquireOutcome::Queued { .. }));
     let asked = called(&servers) - before;
     moving.finish();
     // The client of the waiter learns that a slot has moved.
@@ -252,7 +255,7 @@ async fn calls_of_hand_overs(url: String, servers: &[&RedisServer]) -> u64 {
         }
         let (next, holder) = (turn % 2, (turn + 1) % 2);
         waiters[next].request = Acquire::new(claim("a"), long()).queued();
-        assert!(matches!(waiters[next].ask().await, Attempt::Queued { .. }));
+        assert!(matches!(waiters[next].ask().await, AcquireOutcome::Queued { .. }));
         released(&waiters[holder].backend, &waiters[holder].request.claim).await;
         soon(async { while !waiters[next].hears_its_grant().await {} }).await;
     }

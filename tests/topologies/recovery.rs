@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_core::{Acquire, Attempt, Backend};
+use lock_core::{Acquire, AcquireOutcome, Backend};
 use lock_redis::RedisBackend;
 use lock_tests::{RedisCluster, RedisServer, SOON, Sentinels, eventually, eventually_async};
 use tokio::task::block_in_place;
@@ -17,7 +17,7 @@ async fn grants_again(backend: &RedisBackend) -> Instant {
     let request = Acquire::new(claim("again"), long());
     loop {
         match backend.try_acquire(&request).await {
-            Ok(Attempt::Granted(_)) => return Instant::now(),
+            Ok(AcquireOutcome::Granted(_)) => return Instant::now(),
             Ok(other) => panic!("{other:?}"),
             Err(error) => assert!(error.is_retryable(), "{error}"),
         }
@@ -78,7 +78,7 @@ async fn a_client_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
     let backend = builder.confirm(1, Duration::from_millis(500)).build().unwrap();
     eventually_async("the first grant is confirmed", SOON, async || {
         let request = Acquire::new(claim("before"), long());
-        matches!(backend.try_acquire(&request).await, Ok(Attempt::Granted(_)))
+        matches!(backend.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
     let [old, new] = deployment.servers() else { panic!() };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Error, Released, Renew, Renewal};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Released, Renew, Renewal};
 use lock_redis::{Builder, Notifications, RedisBackend};
 use lock_tests::{ClusterNode, RedisCluster, RedisServer, SOON, Sentinels, eventually, soon};
 
@@ -74,7 +74,7 @@ fn client(url: String, setup: impl FnOnce(Builder) -> Builder) -> RedisBackend {
 
 async fn take(backend: &RedisBackend, claim: &Claim) -> Result<(), String> {
     match soon(backend.try_acquire(&Acquire::new(claim.clone(), long()))).await {
-        Ok(Attempt::Granted(_)) => Ok(()),
+        Ok(AcquireOutcome::Granted(_)) => Ok(()),
         other => Err(format!("{other:?}")),
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Convert, ConvertBackend, ErrorKind, InspectBackend,
-    Mode, OwnerToken, Released, Renew, Renewal, Ttl,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Convert, ConvertBackend, ErrorKind,
+    InspectBackend, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
 use lock_tests::{CommandStats, RedisServer, soon};
@@ -58,13 +58,13 @@ impl Server {
     }
 }
 
-async fn ask(backend: &RedisBackend, claim: &Claim, ttl: Ttl) -> Attempt {
+async fn ask(backend: &RedisBackend, claim: &Claim, ttl: Ttl) -> AcquireOutcome {
     backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await.unwrap()
 }
 
 async fn take(backend: &RedisBackend, claim: &Claim, ttl: Ttl) {
     let attempt = ask(backend, claim, ttl).await;
-    assert!(matches!(attempt, Attempt::Granted(_)), "{claim:?} {attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{claim:?} {attempt:?}");
 }
 
 async fn renew(backend: &RedisBackend, claim: &Claim, ttl: Ttl) -> Renewal {
@@ -76,8 +76,10 @@ async fn wait_for(backend: &RedisBackend, claim: &Claim) -> Duration {
     let since = Clock::boot().now();
     loop {
         match ask(backend, claim, ttl(60_000)).await {
-            Attempt::Granted(_) => return Clock::boot().now().saturating_duration_since(since),
-            Attempt::Busy { retry_after: Some(after) } => tokio::time::sleep(after).await,
+            AcquireOutcome::Granted(_) => {
+                return Clock::boot().now().saturating_duration_since(since);
+            }
+            AcquireOutcome::Busy { retry_after: Some(after) } => tokio::time::sleep(after).await,
             other => panic!("{other:?}"),
         }
     }
@@ -170,7 +172,7 @@ async fn a_lock_that_was_never_taken_or_was_released_is_granted_at_once() {
                     let waits = claim("a");
                     let request = Acquire::new(waits.clone(), long).queued();
                     let queued = backend.try_acquire(&request).await.unwrap();
-                    assert!(matches!(queued, Attempt::Queued { .. }), "{queued:?}");
+                    assert!(matches!(queued, AcquireOutcome::Queued { .. }), "{queued:?}");
                     released(&backend, &held).await;
                     assert!(!server.state("a").contains(" r"), "{}", server.state("a"));
                     assert!(matches!(renew(&backend, &waits, long).await, Renewal::Renewed { .. }));
@@ -199,7 +201,7 @@ async fn what_is_held_stays_held_and_is_handed_over() {
         let mut waiter = Waiter::queue(&server.client(), claim("a")).await;
         server.begin_another_term();
         assert!(matches!(renew(&backend, &held, long).await, Renewal::Renewed { .. }));
-        assert!(matches!(waiter.ask().await, Attempt::Queued { .. }));
+        assert!(matches!(waiter.ask().await, AcquireOutcome::Queued { .. }));
         if mode == Mode::Exclusive {
             assert_ne!(released(&backend, &held).await, Released::NotHeld);
             waiter.gets_it().await;
@@ -226,10 +228,10 @@ async fn sharers_go_on_while_no_other_claim_is_granted() {
     // A lease of a sharer may have ended here too early, so no sharer is known to be the only one.
     let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl(900));
     let attempt = backend.convert(&upgrade).await.unwrap();
-    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Busy { .. }), "{attempt:?}");
     assert_ne!(released(&backend, &upgradable).await, Released::NotHeld);
     let next = claim("a");
-    assert!(matches!(ask(&backend, &next, ttl(60_000)).await, Attempt::Busy { .. }));
+    assert!(matches!(ask(&backend, &next, ttl(60_000)).await, AcquireOutcome::Busy { .. }));
     wait_for(&backend, &next).await;
 }
 
@@ -243,10 +245,12 @@ async fn several_locks_in_one_step_wait_out_the_lease_of_one() {
     let since = Clock::boot().now();
     let requests = ["a", "b"].map(|name| Acquire::new(claim(name), ttl(60_000)));
     loop {
-        let attempts = backend.acquire_together(&requests).await.unwrap().unwrap();
+        let attempts = backend.try_acquire_all(&requests).await.unwrap().unwrap();
         match &attempts[..] {
-            [Attempt::Granted(_), Attempt::Granted(_)] => break,
-            [Attempt::Busy { retry_after: Some(after) }, _] => tokio::time::sleep(*after).await,
+            [AcquireOutcome::Granted(_), AcquireOutcome::Granted(_)] => break,
+            [AcquireOutcome::Busy { retry_after: Some(after) }, _] => {
+                tokio::time::sleep(*after).await
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -319,7 +323,7 @@ async fn every_further_term_counts_anew() {
     server.begin_another_term();
     server.end_leases("a");
     let next = claim("a");
-    assert!(matches!(ask(&backend, &next, ttl(60_000)).await, Attempt::Busy { .. }));
+    assert!(matches!(ask(&backend, &next, ttl(60_000)).await, AcquireOutcome::Busy { .. }));
     tokio::time::sleep(Duration::from_millis(300)).await;
     server.begin_another_term();
     assert!(wait_for(&backend, &next).await >= Duration::from_millis(605));

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Released, Renew, Renewal, Ttl};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Released, Renew, Renewal, Ttl,
+};
 
 use super::LEASE;
 use crate::{Contestant, Failure, Verbs};
@@ -55,7 +57,7 @@ impl<B: Backend> Verbs for Raw<B> {
 
     async fn acquire(&self, claim: &Self::Claim) -> Result<(), Failure> {
         match self.0.try_acquire(&Acquire::new(claim.clone(), Ttl::new(LEASE)?)).await? {
-            Attempt::Granted(_) => Ok(()),
+            AcquireOutcome::Granted(_) => Ok(()),
             other => Err(format!("not granted, but {other:?}").into()),
         }
     }

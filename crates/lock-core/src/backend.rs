@@ -6,7 +6,8 @@ use async_trait::async_trait;
 
 use crate::Watch;
 use crate::{
-    Acquire, Attempt, Capabilities, Capability, Claim, Clock, Error, Key, Released, Renew, Renewal,
+    Acquire, AcquireOutcome, Capabilities, Capability, Claim, Clock, Error, Key, Released, Renew,
+    Renewal,
 };
 
 /// A store that can carry leases: four verbs, and the clock that dates them.
@@ -80,7 +81,7 @@ use crate::{
 ///
 /// **Queueing**
 ///
-/// A store without a queue answers [`Attempt::Busy`]. These laws then do not apply to it.
+/// A store without a queue answers [`AcquireOutcome::Busy`]. These laws then do not apply to it.
 /// - If the store queues one refused request that asks for a place, from a client that watches the key, it MUST
 ///   queue every such request (`a_refused_watcher_is_queued`). It MUST NOT queue any other request
 ///   (`only_who_asks_and_watches_is_queued`).
@@ -89,7 +90,7 @@ use crate::{
 ///   (`a_newcomer_does_not_overtake`).
 /// - A request that is repeated MUST keep its place (`a_repeated_request_keeps_its_place`). A place
 ///   that was given up MUST NOT be granted (`a_waiter_that_leaves_is_passed_over`), nor a place for which the
-///   client did not ask again within [`Ttl::place`](crate::Ttl::place)
+///   client did not ask again within [`Ttl::for_place`](crate::Ttl::for_place)
 ///   (`a_place_that_is_not_kept_lapses`).
 /// - Queues MUST NOT influence one another (`a_queue_belongs_to_one_key`). Their length SHOULD be
 ///   bounded, by an [`ErrorKind::QueueFull`](crate::ErrorKind) that names the bound
@@ -105,7 +106,7 @@ use crate::{
 ///   store's (`a_pushed_grant_ends_before_its_lease`).
 /// - Such a lease MUST live for its whole ttl from the moment at which its owner asks again
 ///   (`a_claimed_lease_lives_for_its_ttl`). If the owner does not ask, the lease MUST NOT live longer than
-///   [`Ttl::claim`](crate::Ttl::claim): the next request of any client then passes it on
+///   [`Ttl::for_grant`](crate::Ttl::for_grant): the next request of any client then passes it on
 ///   (`an_unclaimed_grant_passes_on`). A release passes it on, too
 ///   (`a_granted_waiter_that_leaves_passes_it_on`).
 /// - A store that hands the key over MUST tell the claim that is then the first in the queue, with
@@ -117,12 +118,12 @@ use crate::{
 /// - When a lease has expired, the next request of any client MUST lead to a grant for the first claim in the
 ///   queue and for no other (`an_expired_holder_is_followed_by_the_first_in_line`).
 /// - Tokens MUST increase from waiter to waiter (`tokens_increase_along_the_line`).
-/// - An exchanged lease MUST go to the first claim in the queue, and the new request to the end of the queue
-///   (`an_exchange_hands_over_and_queues_again`).
-/// - A holder that watches its key, and was told that the demand is [`Demand::Quiet`](crate::Demand::Quiet),
-///   MUST hear [`Hint::Wanted`](crate::Hint::Wanted) when a claim joins the empty queue
-///   (`a_holder_hears_that_it_is_wanted`). While a claim waits, grants and renewals MUST say so
-///   (`every_answer_tells_the_demand`).
+/// - A lease that its holder releases and requeues MUST go to the first claim in the queue, and the new request to the end of the queue
+///   (`a_release_and_requeue_hands_over_and_queues_again`).
+/// - A holder that watches its key, and was told that the contention is [`Contention::Quiet`](crate::Contention::Quiet),
+///   MUST hear [`Hint::Contended`](crate::Hint::Contended) when a claim joins the empty queue
+///   (`a_holder_hears_of_contention`). While a claim waits, grants and renewals MUST say so
+///   (`every_answer_tells_the_contention`).
 ///
 /// **Failing**
 /// - While the store cannot be reached, requests MUST end with a retryable error in bounded time, and
@@ -177,7 +178,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future leaves open whether the lease is held. Release its claim afterwards.
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error>;
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error>;
 
     /// Gives a lease a new time to live from now on, and more tokens if the request asks for them.
     ///
@@ -213,17 +214,17 @@ pub trait Backend: Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future leaves open which parts were done. Release both claims.
-    async fn exchange(
+    async fn release_and_requeue(
         &self,
         claim: &Claim,
         _next: &Acquire,
-    ) -> Result<(Released, Option<Attempt>), Error> {
+    ) -> Result<(Released, Option<AcquireOutcome>), Error> {
         Ok((self.release(claim).await?, None))
     }
 
     /// Asks once for several leases of different keys: all or none, in one step.
     ///
-    /// Either every answer is a grant, or every answer is [`Attempt::Busy`]. `Busy` has a time for a key that
+    /// Either every answer is a grant, or every answer is [`AcquireOutcome::Busy`]. `Busy` has a time for a key that
     /// another owner holds or comes first for, and no time for a key that was free. No request is queued,
     /// even if it asks for that. The answer is `None`, and nothing was asked, if the backend cannot grant
     /// several leases in one step, or not these. The default implementation always answers `None`.
@@ -237,7 +238,10 @@ pub trait Backend: Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future leaves open whether the leases are held. Release every claim afterwards.
-    async fn acquire_together(&self, _requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+    async fn try_acquire_all(
+        &self,
+        _requests: &[Acquire],
+    ) -> Result<Option<Vec<AcquireOutcome>>, Error> {
         Ok(None)
     }
 
@@ -249,7 +253,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     ///
     /// Any error of the store or of the connection to it; [`ErrorKind::Unsupported`](crate::ErrorKind) if the
-    /// store gives no hints. Waiters then rely on the time in [`Attempt::Busy`](crate::Attempt::Busy) alone.
+    /// store gives no hints. Waiters then rely on the time in [`AcquireOutcome::Busy`](crate::AcquireOutcome::Busy) alone.
     ///
     /// # Cancel safety
     ///
@@ -262,13 +266,13 @@ pub trait Backend: Send + Sync + 'static {
     /// What this backend can do beside the verbs. Code that knows the backend only as `dyn Backend`, such as
     /// [`AnyBackend`](crate::AnyBackend), asks here.
     ///
-    /// Nothing by default. A backend SHOULD name each ability trait that it implements. If it cannot, because its abilities
+    /// Nothing by default. A backend SHOULD name each capability trait that it implements. If it cannot, because its capabilities
     /// depend on a type parameter, use [`AnyBackend::describing`](crate::AnyBackend::describing).
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities::none()
     }
 
-    /// Checks that the store can serve an ability whose trait this type implements. Primitives ask before they send
+    /// Checks that the store can serve a capability whose trait this type implements. Primitives ask before they send
     /// anything.
     ///
     /// By default a store can serve whatever its type implements. [`AnyBackend`](crate::AnyBackend) implements every
@@ -287,7 +291,7 @@ macro_rules! forward {
         #[async_trait]
         #[deny(clippy::missing_trait_methods)]
         impl<B: Backend + ?Sized> Backend for $pointer<B> {
-            async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+            async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
                 (**self).try_acquire(request).await
             }
 
@@ -299,19 +303,19 @@ macro_rules! forward {
                 (**self).release(claim).await
             }
 
-            async fn exchange(
+            async fn release_and_requeue(
                 &self,
                 claim: &Claim,
                 next: &Acquire,
-            ) -> Result<(Released, Option<Attempt>), Error> {
-                (**self).exchange(claim, next).await
+            ) -> Result<(Released, Option<AcquireOutcome>), Error> {
+                (**self).release_and_requeue(claim, next).await
             }
 
-            async fn acquire_together(
+            async fn try_acquire_all(
                 &self,
                 requests: &[Acquire],
-            ) -> Result<Option<Vec<Attempt>>, Error> {
-                (**self).acquire_together(requests).await
+            ) -> Result<Option<Vec<AcquireOutcome>>, Error> {
+                (**self).try_acquire_all(requests).await
             }
 
             async fn watch(&self, key: &Key) -> Result<Watch, Error> {

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of a backend, or input that it refuses.
 ///
-/// Contention is not an error: a held lock is an [`Attempt::Busy`](crate::Attempt::Busy).
+/// Contention is not an error: a held lock is an [`AcquireOutcome::Busy`](crate::AcquireOutcome::Busy).
 ///
 /// The type is opaque and cheap to clone. Branch on [`kind`](Self::kind) or
 /// [`is_retryable`](Self::is_retryable). The message is for people. No message contains a password or an

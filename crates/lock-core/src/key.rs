@@ -8,14 +8,14 @@ use crate::{Error, ErrorKind};
 /// The name of a lock: any bytes, up to [`Key::MAX_LEN`] of them.
 ///
 /// A backend decides how a name is stored. `lock-redis` adds a prefix and puts the name in braces, so
-/// that everything that belongs to one lock shares a slot. A name made with [`Key::as_is`] is
+/// that everything that belongs to one lock shares a slot. A name made with [`Key::raw`] is
 /// the exact key in the store, for locks whose names other programs chose.
 ///
 /// Names are compared byte by byte and are not normalised. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     bytes: Arc<[u8]>,
-    as_is: bool,
+    raw: bool,
 }
 
 impl Key {
@@ -47,21 +47,21 @@ impl Key {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidKey`] if the key is empty or longer than [`Key::MAX_LEN`].
-    pub fn as_is(key: impl AsRef<[u8]>) -> Result<Self, Error> {
+    pub fn raw(key: impl AsRef<[u8]>) -> Result<Self, Error> {
         if key.as_ref().is_empty() {
             return Err(Error::new(ErrorKind::InvalidKey, "a key taken as it is cannot be empty"));
         }
         Self::checked(key.as_ref(), true)
     }
 
-    fn checked(bytes: &[u8], as_is: bool) -> Result<Self, Error> {
+    fn checked(bytes: &[u8], raw: bool) -> Result<Self, Error> {
         if bytes.len() > Self::MAX_LEN {
             return Err(Error::new(
                 ErrorKind::InvalidKey,
                 format!("a key of {} bytes is too long: {} at most", bytes.len(), Self::MAX_LEN),
             ));
         }
-        Ok(Self { bytes: bytes.into(), as_is })
+        Ok(Self { bytes: bytes.into(), raw })
     }
 
     /// The bytes of the name.
@@ -71,7 +71,7 @@ impl Key {
 
     /// Whether the name is the exact key in the store.
     pub fn is_as_is(&self) -> bool {
-        self.as_is
+        self.raw
     }
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Key {
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({}\"{}\")", if self.as_is { "as is, " } else { "" }, self)
+        write!(f, "Key({}\"{}\")", if self.raw { "as is, " } else { "" }, self)
     }
 }
 
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_name_and_an_exact_key_differ() {
-        assert_ne!(Key::new("a").unwrap(), Key::as_is("a").unwrap());
-        assert!(Key::as_is("").is_err());
+        assert_ne!(Key::new("a").unwrap(), Key::raw("a").unwrap());
+        assert!(Key::raw("").is_err());
     }
 
     proptest! {
@@ -144,7 +144,7 @@ mod tests {
         ) {
             let is_short = name.len() <= Key::MAX_LEN;
             for (key, is_key) in
-                [(Key::new(&name), is_short), (Key::as_is(&name), is_short && !name.is_empty())]
+                [(Key::new(&name), is_short), (Key::raw(&name), is_short && !name.is_empty())]
             {
                 match key {
                     Ok(key) => {

@@ -5,10 +5,10 @@
 //! (`lock-sync` has primitives) call it. **App authors** meet only some of the value types: a [`Key`], a
 //! [`FencingToken`], an [`Error`].
 //!
-//! The four verbs are enough for a mutex. What only some stores can do is an ability, with a trait and
-//! laws of its own. So code does not compile if it needs an ability that the store lacks:
+//! The four verbs are enough for a mutex. What only some stores can do is a capability, with a trait and
+//! laws of its own. So code does not compile if it needs a capability that the store lacks:
 //!
-//! | ability | adds | for |
+//! | capability | adds | for |
 //! | --- | --- | --- |
 //! | [`SharedBackend`] | readers beside one another | `RwLock` |
 //! | [`ConvertBackend`] | leases that become weaker, or exclusive, while their owners go on holding the key | upgradable reads |
@@ -37,9 +37,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod abilities;
 mod backend;
 mod backoff;
+mod capabilities;
 mod clock;
 mod error;
 mod fencing;
@@ -58,20 +58,20 @@ pub mod memory;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 
-pub use abilities::{
+pub use backend::Backend;
+pub use backoff::Backoff;
+pub use capabilities::{
     AnyBackend, Ballot, Capabilities, Capability, Cell, CellBackend, Committed, Conversion,
     ConvertBackend, Convertible, Ending, Fixed, Holder, InspectBackend, Inspection, JointBackend,
     Kind, LoadedValue, Membership, OwnerTag, PermitBackend, Permits, Quarantine, QuorumNode,
     Resize, Resized, Server, SharedBackend, Standing, Stored, Terms, Upgradable, Vote, Waiter,
 };
-pub use backend::Backend;
-pub use backoff::Backoff;
 pub use clock::{Clock, Instant};
 pub use error::{Error, ErrorKind, Result};
 pub use fencing::{FencingToken, TokenRange};
 pub use key::Key;
 pub use mode::Mode;
-pub use outcome::{Attempt, Demand, Grant, Released, Renewal};
+pub use outcome::{AcquireOutcome, Contention, Grant, Released, Renewal};
 pub use owner::OwnerToken;
 pub use request::{Acquire, Claim, Convert, Renew};
 pub use ttl::Ttl;

@@ -8,7 +8,7 @@ use crate::{Error, Instant, LoadedValue, TokenRange};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "an ignored grant holds the lock until its lease ends"]
-pub enum Attempt {
+pub enum AcquireOutcome {
     /// The lease is held.
     Granted(Grant),
     /// Another owner holds the key, or another claim comes first.
@@ -38,22 +38,22 @@ pub struct Grant {
     /// from before the request was sent.
     pub valid_until: Instant,
     /// Whether other claims wait for the key.
-    pub demand: Demand,
+    pub contention: Contention,
     /// The value beside the lock, as the holder would [load it](crate::CellBackend::load_under), if the request
     /// [asked for it](crate::Acquire::value) and the store has brought it. `None` says nothing about the value.
     pub value: Option<LoadedValue>,
 }
 
 impl Grant {
-    /// A grant whose demand is unknown, and which brings no value.
+    /// A grant whose contention is unknown, and which brings no value.
     pub fn new(tokens: TokenRange, valid_until: Instant) -> Self {
-        Self { tokens, valid_until, demand: Demand::Unknown, value: None }
+        Self { tokens, valid_until, contention: Contention::Unknown, value: None }
     }
 
-    /// This grant with a known demand.
+    /// This grant with a known contention.
     #[must_use]
-    pub fn in_demand(mut self, demand: Demand) -> Self {
-        self.demand = demand;
+    pub fn with_contention(mut self, contention: Contention) -> Self {
+        self.contention = contention;
         self
     }
 
@@ -68,14 +68,14 @@ impl Grant {
 /// Whether other claims wait for a key that is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Demand {
+pub enum Contention {
     /// The store does not know, or could not tell the holder of a change.
     #[default]
     Unknown,
-    /// No claim waits. When that changes, the holder's watch says [`Hint::Wanted`](crate::Hint::Wanted).
+    /// No claim waits. When that changes, the holder's watch says [`Hint::Contended`](crate::Hint::Contended).
     Quiet,
     /// Another claim has a place in the queue.
-    Wanted,
+    Contended,
 }
 
 /// The answer to a request to renew a lease.
@@ -92,7 +92,7 @@ pub enum Renewal {
         /// Further tokens for the holder, above all its former tokens, if it asked for some.
         tokens: Option<TokenRange>,
         /// Whether other claims wait for the key.
-        demand: Demand,
+        contention: Contention,
     },
     /// The store says that the lease is over: it expired, it was deleted, or another owner has the key.
     Lost,
@@ -103,7 +103,7 @@ pub enum Renewal {
 impl Renewal {
     /// A renewal that moved the deadline, and nothing else.
     pub fn until(valid_until: Instant) -> Self {
-        Self::Renewed { valid_until, tokens: None, demand: Demand::Unknown }
+        Self::Renewed { valid_until, tokens: None, contention: Contention::Unknown }
     }
 }
 

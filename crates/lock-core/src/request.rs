@@ -76,14 +76,14 @@ impl Acquire {
     ///
     /// ```
     /// use lock_core::memory::MemoryBackend;
-    /// use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+    /// use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> lock_core::Result<()> {
     /// let store = MemoryBackend::new();
     /// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
     /// let request = Acquire::new(claim, Ttl::DEFAULT).with_value();
-    /// let Attempt::Granted(grant) = store.try_acquire(&request).await? else { unreachable!() };
+    /// let AcquireOutcome::Granted(grant) = store.try_acquire(&request).await? else { unreachable!() };
     /// let value = grant.value.expect("this store brings it");
     /// assert_eq!(value.cell(), None, "no holder has stored a value yet");
     /// # Ok(())

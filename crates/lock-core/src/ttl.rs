@@ -84,16 +84,16 @@ impl Ttl {
     ///
     /// A waiter that dies when its turn has come holds the lock no longer than that. The next waiter hears of
     /// this time with [`Hint::Next`](crate::Hint::Next), and asks when the time is over. If that hint is lost, the
-    /// next waiter asks after a third of [`place`](Self::place) at the latest.
+    /// next waiter asks after a third of [`for_place`](Self::for_place) at the latest.
     #[must_use]
-    pub fn claim(self) -> Self {
+    pub fn for_grant(self) -> Self {
         self.min(Self(Duration::from_secs(1)))
     }
 
     /// How long a place in the store's queue lives unless the request is repeated: this time, but no
     /// less than three seconds. A waiter repeats its request after a third of that.
     #[must_use]
-    pub fn place(self) -> Self {
+    pub fn for_place(self) -> Self {
         self.max(Self(Duration::from_secs(3)))
     }
 
@@ -162,7 +162,7 @@ mod tests {
             prop_assert!(longer < Duration::from_millis(1));
             prop_assert_eq!(Duration::from_millis(ttl.as_millis()), ttl.duration());
             prop_assert!(ttl.drift() < ttl.duration());
-            prop_assert!(ttl.claim() <= ttl && ttl <= ttl.place() && ttl.place() <= Ttl::MAX);
+            prop_assert!(ttl.for_grant() <= ttl && ttl <= ttl.for_place() && ttl.for_place() <= Ttl::MAX);
             let sent = Instant::from_nanos(sent);
             let until = ttl.valid_until(sent);
             prop_assert!(sent <= until && until <= sent + ttl.duration());

@@ -14,7 +14,7 @@ use crate::{Grant, OwnerToken, Result};
 /// A hint is never a truth: it may come late, twice, forged or not at all. A lost hint costs time,
 /// never correctness, because a waiter also asks again when the present lease ends.
 ///
-/// A holder that hears any hint but [`Wanted`](Self::Wanted) or [`Next`](Self::Next) renews, to learn
+/// A holder that hears any hint but [`Contended`](Self::Contended) or [`Next`](Self::Next) renews, to learn
 /// whether it still holds the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,7 +28,7 @@ pub enum Hint {
     Changed,
     /// A claim of this client that stood in the store's queue was granted.
     ///
-    /// The lease is short: it lives for [`Ttl::claim`](crate::Ttl::claim) unless it is renewed.
+    /// The lease is short: it lives for [`Ttl::for_grant`](crate::Ttl::for_grant) unless it is renewed.
     Granted {
         /// The owner of the claim. No other client knows this token, so the hint is credible.
         owner: OwnerToken,
@@ -48,7 +48,7 @@ pub enum Hint {
         after: Duration,
     },
     /// A claim has joined the queue for the key that this client holds.
-    Wanted,
+    Contended,
     /// Hints may have been missed: ask the store.
     Resync,
 }

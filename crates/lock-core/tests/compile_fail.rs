@@ -1,6 +1,6 @@
-//! Asking a backend for an ability that it lacks is a compile error that says what to do.
+//! Asking a backend for a capability that it lacks is a compile error that says what to do.
 //!
-//! The compiler lists the types that have the ability, so its message depends on the features.
+//! The compiler lists the types that have the capability, so its message depends on the features.
 #![cfg(feature = "memory")]
 
 #[test]

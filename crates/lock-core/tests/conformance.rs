@@ -14,14 +14,14 @@ use lock_core::{Backend, Result};
 mod real_time {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum]
+        capabilities: [shared, convert, joint, permits, cell, inspect, quorum]
     );
 }
 
 mod paused_time {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
+        capabilities: [shared, convert, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -29,7 +29,7 @@ mod paused_time {
 mod many_threads {
     lock_core::conformance_tests!(
         super::MemoryBackend::new(),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
+        capabilities: [shared, convert, joint, permits, cell, inspect, quorum],
         flavor = "multi_thread",
         worker_threads = 4
     );
@@ -38,7 +38,7 @@ mod many_threads {
 mod slow_connection {
     lock_core::conformance_tests!(
         super::Slow(super::MemoryBackend::new()),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
+        capabilities: [shared, convert, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -46,7 +46,7 @@ mod slow_connection {
 mod behind_arc {
     lock_core::conformance_tests!(
         super::Behind::new(super::Arc::new),
-        abilities: [shared, convert, joint, permits, cell, inspect, quorum],
+        capabilities: [shared, convert, joint, permits, cell, inspect, quorum],
         start_paused = true
     );
 }
@@ -67,7 +67,7 @@ mod behind_box_dyn_shared {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| Box::new(memory) as Box<Shared>),
-        abilities: [shared],
+        capabilities: [shared],
         start_paused = true
     );
 }
@@ -77,7 +77,7 @@ mod behind_arc_dyn_convert {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| super::Arc::new(memory) as super::Arc<dyn ConvertBackend>),
-        abilities: [convert],
+        capabilities: [convert],
         start_paused = true
     );
 }
@@ -87,7 +87,7 @@ mod behind_arc_dyn_joint {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| super::Arc::new(memory) as super::Arc<dyn JointBackend>),
-        abilities: [joint],
+        capabilities: [joint],
         start_paused = true
     );
 }
@@ -97,7 +97,7 @@ mod behind_box_dyn_permits {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| Box::new(memory) as Box<dyn PermitBackend>),
-        abilities: [permits],
+        capabilities: [permits],
         start_paused = true
     );
 }
@@ -107,7 +107,7 @@ mod behind_box_dyn_cell {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| Box::new(memory) as Box<dyn CellBackend>),
-        abilities: [cell],
+        capabilities: [cell],
         start_paused = true
     );
 }
@@ -117,7 +117,7 @@ mod behind_box_dyn_inspect {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| Box::new(memory) as Box<dyn InspectBackend>),
-        abilities: [inspect],
+        capabilities: [inspect],
         start_paused = true
     );
 }
@@ -127,7 +127,7 @@ mod behind_arc_dyn_quorum {
 
     lock_core::conformance_tests!(
         super::Behind::new(|memory| super::Arc::new(memory) as super::Arc<dyn QuorumNode>),
-        abilities: [quorum],
+        capabilities: [quorum],
         start_paused = true
     );
 }

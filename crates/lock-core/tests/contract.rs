@@ -12,7 +12,7 @@ fn the_docs_name_each_law_once_and_in_order() {
 }
 
 #[test]
-fn the_docs_of_each_ability_name_its_laws() {
+fn the_docs_of_each_capability_name_its_laws() {
     check(SHARED, Suite::<MemoryBackend>::shared().laws());
     check(CONVERT, Suite::<MemoryBackend>::convert().laws());
     check(JOINT, Suite::<MemoryBackend>::joint().laws());
@@ -48,16 +48,16 @@ fn no_two_laws_have_one_name() {
 }
 
 const BACKEND: &str = include_str!("../src/backend.rs");
-const SHARED: &str = include_str!("../src/abilities/shared.rs");
-const CONVERT: &str = include_str!("../src/abilities/convert.rs");
-const JOINT: &str = include_str!("../src/abilities/joint.rs");
-const PERMITS: &str = include_str!("../src/abilities/permits.rs");
-const CELL: &str = include_str!("../src/abilities/cell.rs");
-const INSPECT: &str = include_str!("../src/abilities/inspect.rs");
-const QUORUM: &str = include_str!("../src/abilities/quorum.rs");
+const SHARED: &str = include_str!("../src/capabilities/shared.rs");
+const CONVERT: &str = include_str!("../src/capabilities/convert.rs");
+const JOINT: &str = include_str!("../src/capabilities/joint.rs");
+const PERMITS: &str = include_str!("../src/capabilities/permits.rs");
+const CELL: &str = include_str!("../src/capabilities/cell.rs");
+const INSPECT: &str = include_str!("../src/capabilities/inspect.rs");
+const QUORUM: &str = include_str!("../src/capabilities/quorum.rs");
 
 fn all() -> impl Iterator<Item = &'static Law> {
-    let abilities = [
+    let capabilities = [
         Suite::<MemoryBackend>::shared(),
         Suite::convert(),
         Suite::joint(),
@@ -66,7 +66,7 @@ fn all() -> impl Iterator<Item = &'static Law> {
         Suite::inspect(),
         Suite::quorum(),
     ];
-    laws().iter().chain(abilities.into_iter().flat_map(|suite| suite.laws()))
+    laws().iter().chain(capabilities.into_iter().flat_map(|suite| suite.laws()))
 }
 
 /// Checks that a text names these laws and no others.

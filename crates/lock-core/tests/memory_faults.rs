@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::memory::{Faults, MemoryBackend, Stats, Verb};
-use lock_core::{Acquire, Attempt, Backend, Claim, Error, ErrorKind, Hint, Key, OwnerToken};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, ErrorKind, Hint, Key, OwnerToken};
 use lock_core::{Released, Renew, Renewal, Result, Ttl};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -18,8 +18,8 @@ fn scene() -> Result<(MemoryBackend, Faults, MemoryBackend, Acquire)> {
     Ok((faulty.clone(), faulty.faults(), faulty.client(), request))
 }
 
-fn is_granted(attempt: &Result<Attempt>) -> bool {
-    matches!(attempt, Ok(Attempt::Granted(_)))
+fn is_granted(attempt: &Result<AcquireOutcome>) -> bool {
+    matches!(attempt, Ok(AcquireOutcome::Granted(_)))
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
@@ -37,7 +37,7 @@ async fn failing_requests_are_counted_off_and_not_applied() -> Result<()> {
     ));
     assert_eq!(other.live_leases(), 0);
     assert!(is_granted(&backend.try_acquire(&request).await));
-    assert!(matches!(other.try_acquire(&request).await, Ok(Attempt::Granted(_))));
+    assert!(matches!(other.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_))));
     Ok(())
 }
 
@@ -197,7 +197,7 @@ async fn forgetting_drops_leases_and_tells_nobody() -> Result<()> {
     let (backend, _, other, request) = scene()?;
     // The range reaches ahead of the clock, so the time as a floor would not be enough.
     let greedy = request.clone().reserving(std::num::NonZeroU32::new(1_000_000).expect("not 0"));
-    let Ok(Attempt::Granted(before)) = backend.try_acquire(&greedy).await else { panic!() };
+    let Ok(AcquireOutcome::Granted(before)) = backend.try_acquire(&greedy).await else { panic!() };
     assert_eq!(before.tokens.count().get(), 1_000_000);
     let mut watch = other.watch(&request.claim.key).await?;
     backend.forget();
@@ -207,7 +207,7 @@ async fn forgetting_drops_leases_and_tells_nobody() -> Result<()> {
         backend.renew(&Renew::new(request.claim.clone(), request.ttl)).await,
         Renewal::Lost
     ));
-    let Ok(Attempt::Granted(after)) = other.try_acquire(&request).await else { panic!() };
+    let Ok(AcquireOutcome::Granted(after)) = other.try_acquire(&request).await else { panic!() };
     assert!(after.tokens.first() > before.tokens.last());
     Ok(())
 }

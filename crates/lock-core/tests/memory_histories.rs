@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Convert, ConvertBackend, ErrorKind, Grant, Hint,
+    Acquire, AcquireOutcome, Backend, Claim, Convert, ConvertBackend, ErrorKind, Grant, Hint,
     InspectBackend, Key, Mode,
 };
 use lock_core::{OwnerToken, PermitBackend, Released, Renew, Renewal, Resize, Ttl, Watch};
@@ -238,8 +238,8 @@ impl History {
             }
         };
         match attempt {
-            Attempt::Granted(grant) => self.granted(index, request.claim, grant),
-            Attempt::Queued { .. } => self.actors[index].waits = Some((request, from)),
+            AcquireOutcome::Granted(grant) => self.granted(index, request.claim, grant),
+            AcquireOutcome::Queued { .. } => self.actors[index].waits = Some((request, from)),
             _ => self.actors[index].waits = None,
         }
     }

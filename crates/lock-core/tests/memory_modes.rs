@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Grant, Hint, Key, Mode};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Grant, Hint, Key, Mode};
 use lock_core::{OwnerToken, Released, Renew, Renewal, Result, Ttl};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,13 +22,13 @@ fn seconds(count: u32) -> Ttl {
     Ttl::new(SECOND * count).expect("in range")
 }
 
-async fn attempt(backend: &MemoryBackend, claim: &Claim, ttl: Ttl) -> Result<Attempt> {
+async fn attempt(backend: &MemoryBackend, claim: &Claim, ttl: Ttl) -> Result<AcquireOutcome> {
     backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await
 }
 
 async fn granted(backend: &MemoryBackend, claim: &Claim, ttl: Ttl) -> Grant {
     match attempt(backend, claim, ttl).await {
-        Ok(Attempt::Granted(grant)) => grant,
+        Ok(AcquireOutcome::Granted(grant)) => grant,
         other => panic!("{other:?}"),
     }
 }
@@ -36,7 +36,7 @@ async fn granted(backend: &MemoryBackend, claim: &Claim, ttl: Ttl) -> Grant {
 /// The number of whole seconds after which the request may be granted.
 async fn refused(backend: &MemoryBackend, claim: &Claim) -> u64 {
     match attempt(backend, claim, seconds(1)).await {
-        Ok(Attempt::Busy { retry_after: Some(time) }) => time.as_secs(),
+        Ok(AcquireOutcome::Busy { retry_after: Some(time) }) => time.as_secs(),
         other => panic!("{other:?}"),
     }
 }
@@ -94,15 +94,15 @@ async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() -> Result<()> {
     granted(&other, &readers[2], seconds(10)).await;
     let _watch = other.watch(&upgradable.key).await?;
     let writer = Acquire::new(claim(Mode::Exclusive)?, seconds(10)).queued();
-    assert!(matches!(other.try_acquire(&writer).await?, Attempt::Queued { .. }));
-    assert_eq!(watch.next().now_or_never(), Some(Some(Hint::Wanted)));
+    assert!(matches!(other.try_acquire(&writer).await?, AcquireOutcome::Queued { .. }));
+    assert_eq!(watch.next().now_or_never(), Some(Some(Hint::Contended)));
     assert_eq!(other.release(&readers[2]).await?, freed);
     assert_eq!(watch.next().now_or_never(), None);
 
     // Nor is there a hint after an upgrade was served.
     one.release(&upgradable).await?;
     let next = Acquire::new(claim(Mode::Upgradable)?, seconds(10)).queued();
-    assert!(matches!(one.try_acquire(&next).await?, Attempt::Queued { .. }));
+    assert!(matches!(one.try_acquire(&next).await?, AcquireOutcome::Queued { .. }));
     other.release(&writer.claim).await?;
     let owner = next.claim.owner;
     let told = watch.next().now_or_never();

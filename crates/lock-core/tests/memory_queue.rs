@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, Demand, ErrorKind, Grant, Hint, Key, Mode};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Contention, ErrorKind, Grant, Hint, Key, Mode,
+};
 use lock_core::{OwnerToken, Released, Renew, Renewal, Result, Ttl, Watch};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,14 +24,14 @@ fn request() -> Result<Acquire> {
 
 async fn granted(client: &MemoryBackend, request: &Acquire) -> Grant {
     match client.try_acquire(request).await {
-        Ok(Attempt::Granted(grant)) => grant,
+        Ok(AcquireOutcome::Granted(grant)) => grant,
         other => panic!("{other:?}"),
     }
 }
 
 async fn queued(client: &MemoryBackend, request: &Acquire) -> Duration {
     match client.try_acquire(request).await {
-        Ok(Attempt::Queued { retry_after: Some(time) }) => time,
+        Ok(AcquireOutcome::Queued { retry_after: Some(time) }) => time,
         other => panic!("{other:?}"),
     }
 }
@@ -45,10 +47,10 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
     let (held, mine, theirs) = (request()?, request()?, request()?);
     let mut watches =
         (holder.watch(&key()).await?, first.watch(&key()).await?, second.watch(&key()).await?);
-    assert_eq!(granted(&holder, &held).await.demand, Demand::Quiet);
+    assert_eq!(granted(&holder, &held).await.contention, Contention::Quiet);
     queued(&first, &mine).await;
     queued(&second, &theirs).await;
-    assert_eq!(heard(&mut watches.0), [Hint::Wanted], "once, when the queue ceased to be empty");
+    assert_eq!(heard(&mut watches.0), [Hint::Contended], "once, when the queue ceased to be empty");
 
     assert_eq!(holder.release(&held.claim).await?, Released::Freed { contended: false });
     assert_eq!(heard(&mut watches.0), []);
@@ -57,8 +59,8 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
     let pushed = heard(&mut watches.1);
     let [Hint::Granted { owner, grant: Some(grant) }] = &pushed[..] else { panic!("{pushed:?}") };
     assert_eq!(*owner, mine.claim.owner);
-    assert_eq!(grant.demand, Demand::Wanted);
-    let claim_time = mine.ttl.claim();
+    assert_eq!(grant.contention, Contention::Contended);
+    let claim_time = mine.ttl.for_grant();
     assert_eq!(grant.valid_until, claim_time.valid_until(first.clock().now()));
 
     // Once claimed, the lease lives as long as any other.
@@ -110,15 +112,15 @@ async fn an_answer_says_when_to_ask_and_so_needs_no_hint() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_comes_last_by_an_exchange_is_told_when_to_ask() -> Result<()> {
+async fn a_client_that_requeues_last_is_told_when_to_ask() -> Result<()> {
     let (holder, silent, _) = three_clients();
     let (held, unaware, again) = (request()?, request()?, request()?);
     let _watches = (holder.watch(&key()).await?, silent.watch(&key()).await?);
     granted(&holder, &held).await;
     queued(&silent, &unaware).await;
-    let (released, attempt) = holder.exchange(&held.claim, &again).await?;
+    let (released, attempt) = holder.release_and_requeue(&held.claim, &again).await?;
     assert_eq!(released, Released::Freed { contended: false });
-    assert_eq!(attempt, Some(Attempt::Queued { retry_after: Some(SECOND) }));
+    assert_eq!(attempt, Some(AcquireOutcome::Queued { retry_after: Some(SECOND) }));
     Ok(())
 }
 
@@ -177,7 +179,10 @@ async fn a_muted_waiter_is_served_although_it_does_not_hear_it() -> Result<()> {
     holder.release(&held.claim).await?;
     assert_eq!(heard(&mut watch), []);
     let busy = other.try_acquire(&request()?).await?;
-    assert_eq!(busy, Attempt::Busy { retry_after: Some(waiting.ttl.claim().duration()) });
+    assert_eq!(
+        busy,
+        AcquireOutcome::Busy { retry_after: Some(waiting.ttl.for_grant().duration()) }
+    );
     granted(&waiter, &waiting).await;
     Ok(())
 }
@@ -211,17 +216,17 @@ async fn forgetting_empties_the_queue() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_demand_is_known_only_to_those_who_listen() -> Result<()> {
+async fn the_contention_is_known_only_to_those_who_listen() -> Result<()> {
     let (holder, waiter, _) = three_clients();
     let (held, waiting) = (request()?, request()?);
-    assert_eq!(granted(&holder, &held).await.demand, Demand::Unknown);
+    assert_eq!(granted(&holder, &held).await.contention, Contention::Unknown);
     let _watch = holder.watch(&key()).await?;
-    assert_eq!(demand(&holder, &held).await, Demand::Quiet);
+    assert_eq!(contention(&holder, &held).await, Contention::Quiet);
     let _watch = waiter.watch(&key()).await?;
     queued(&waiter, &waiting).await;
-    assert_eq!(demand(&holder, &held).await, Demand::Wanted);
+    assert_eq!(contention(&holder, &held).await, Contention::Contended);
     waiter.release(&waiting.claim).await?;
-    assert_eq!(demand(&holder, &held).await, Demand::Quiet);
+    assert_eq!(contention(&holder, &held).await, Contention::Quiet);
     Ok(())
 }
 
@@ -236,13 +241,13 @@ async fn a_client_that_holds_twice_hears_once_that_it_is_wanted() -> Result<()> 
         granted(&reader, &request).await;
     }
     queued(&writer, &request()?).await;
-    assert_eq!(heard(&mut watch), [Hint::Wanted]);
+    assert_eq!(heard(&mut watch), [Hint::Contended]);
     Ok(())
 }
 
-async fn demand(client: &MemoryBackend, request: &Acquire) -> Demand {
+async fn contention(client: &MemoryBackend, request: &Acquire) -> Contention {
     match client.renew(&Renew::new(request.claim.clone(), request.ttl)).await {
-        Renewal::Renewed { demand, .. } => demand,
+        Renewal::Renewed { contention, .. } => contention,
         other => panic!("{other:?}"),
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::Vote;
 use lock_core::memory::{MemoryBackend, Stats, Verb};
-use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, ErrorKind, FencingToken, Grant, Hint};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, ErrorKind, FencingToken, Grant, Hint,
+};
 use lock_core::{
     Key, Membership, Mode, OwnerToken, QuorumNode, Renew, Renewal, Result, Terms, Ttl,
 };
@@ -67,7 +69,7 @@ async fn a_refusal_names_who_is_in_the_way_and_for_how_long() -> Result<()> {
     // The key is free, but a waiter wants more permits than there are.
     let _watch = other.watch(&key()).await?;
     let waiting = request(Mode::Permits { take: 4, of: 3 })?.queued();
-    assert!(matches!(other.try_acquire(&waiting).await?, Attempt::Queued { .. }));
+    assert!(matches!(other.try_acquire(&waiting).await?, AcquireOutcome::Queued { .. }));
     let holder = Some(waiting.claim.owner.tag());
     assert_eq!(one.vote(&writer).await?, Vote::Busy { holder, retry_after: None });
     Ok(())
@@ -77,10 +79,10 @@ async fn a_refusal_names_who_is_in_the_way_and_for_how_long() -> Result<()> {
 async fn who_votes_gives_up_its_place() -> Result<()> {
     let (one, other) = two_clients();
     let held = request(Mode::Exclusive)?;
-    assert!(matches!(one.try_acquire(&held).await?, Attempt::Granted(_)));
+    assert!(matches!(one.try_acquire(&held).await?, AcquireOutcome::Granted(_)));
     let mut watch = other.watch(&key()).await?;
     let waiting = request(Mode::Exclusive)?.queued();
-    assert!(matches!(other.try_acquire(&waiting).await?, Attempt::Queued { .. }));
+    assert!(matches!(other.try_acquire(&waiting).await?, AcquireOutcome::Queued { .. }));
     let ballot = Ballot::new(waiting, LOW);
     assert!(matches!(other.vote(&ballot).await?, Vote::Busy { .. }));
     one.release(&held.claim).await?;

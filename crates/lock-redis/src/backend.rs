@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, Attempt, Backend, Capabilities, Claim, Clock, Convert, ConvertBackend, Error,
+    Acquire, AcquireOutcome, Backend, Capabilities, Claim, Clock, Convert, ConvertBackend, Error,
     ErrorKind, Key, Released, Renew, Renewal, Ttl, Watch,
 };
 
@@ -41,7 +41,7 @@ use crate::wire::{Call, Failure};
 ///
 /// - An exclusive lock is one string with a time to live, set only if it is absent and deleted only if it holds the
 ///   owner's token, as in redis-py, redsync, node-redlock and a plain `SET NX PX`. These libraries and this one
-///   exclude one another. Give their key to [`Key::as_is`].
+///   exclude one another. Give their key to [`Key::raw`].
 /// - Every grant has a fencing token, kept in a key beside the lock. Grants of other libraries do not increase it.
 ///   But the token is at least the server's clock, so it is higher after their grants too.
 /// - Claims of this library wait in a queue, and a hand-over never frees the key. While another client holds the
@@ -248,7 +248,7 @@ impl RedisBackend {
 
 #[async_trait]
 impl Backend for RedisBackend {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         self.check_ttl(request.ttl)?;
         let names = &self.layout().names(&request.claim.key)?;
         let acquire = |site: Site| async move {
@@ -284,21 +284,25 @@ impl Backend for RedisBackend {
         Ok(self.noted(names, claim, ended).await)
     }
 
-    async fn exchange(
+    async fn release_and_requeue(
         &self,
         claim: &Claim,
         next: &Acquire,
-    ) -> Result<(Released, Option<Attempt>), Error> {
+    ) -> Result<(Released, Option<AcquireOutcome>), Error> {
         let names = &self.layout().names(&claim.key)?;
-        let exchange = |site: Site| async move { site.exchange(names, claim, next).await };
-        let (ended, attempt) = self.route(names, exchange).await?;
+        let request =
+            |site: Site| async move { site.release_and_requeue(names, claim, next).await };
+        let (ended, attempt) = self.route(names, request).await?;
         Ok((self.noted(names, claim, ended).await, attempt))
     }
 
     /// Up to 64 exclusive locks, if their keys are in one place: always on a single server, on a cluster in one
     /// slot. A lock is not granted while a claim waits in its queue. In a refusal, a lock that is free has no known
     /// end.
-    async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+    async fn try_acquire_all(
+        &self,
+        requests: &[Acquire],
+    ) -> Result<Option<Vec<AcquireOutcome>>, Error> {
         requests.iter().try_for_each(|it| self.check_ttl(it.ttl))?;
         let names = requests.iter().map(|it| self.layout().names(&it.claim.key));
         let names = &names.collect::<Result<Vec<_>, _>>()?;
@@ -311,8 +315,8 @@ impl Backend for RedisBackend {
             return Ok(None);
         }
         let ask = |site: Site| async move {
-            let are_granted = |attempts: &Vec<Attempt>| attempts.iter().all(is_granted);
-            site.confirmed(first, site.acquire_together(names, requests), are_granted).await
+            let are_granted = |attempts: &Vec<AcquireOutcome>| attempts.iter().all(is_granted);
+            site.confirmed(first, site.try_acquire_all(names, requests), are_granted).await
         };
         match self.route(first, ask).await {
             Ok(Ok(attempts)) => Ok(Some(attempts)),
@@ -343,7 +347,7 @@ impl Backend for RedisBackend {
 
 #[async_trait]
 impl ConvertBackend for RedisBackend {
-    async fn convert(&self, request: &Convert) -> Result<Attempt, Error> {
+    async fn convert(&self, request: &Convert) -> Result<AcquireOutcome, Error> {
         request.check()?;
         self.check_ttl(request.request.ttl)?;
         let names = &self.layout().names(&request.request.claim.key)?;
@@ -355,8 +359,8 @@ impl ConvertBackend for RedisBackend {
     }
 }
 
-fn is_granted(attempt: &Attempt) -> bool {
-    matches!(attempt, Attempt::Granted(_))
+fn is_granted(attempt: &AcquireOutcome) -> bool {
+    matches!(attempt, AcquireOutcome::Granted(_))
 }
 
 /// Hosts, ports and database, without the credentials.

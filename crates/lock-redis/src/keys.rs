@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn an_exact_key_stays_exact() {
-        let places = text(Key::as_is("jobs:nightly").unwrap());
+        let places = text(Key::raw("jobs:nightly").unwrap());
         assert_eq!(places[0], "jobs:nightly");
         assert_eq!(places[1], "lock:{jobs:nightly}:as-is:jobs:nightly:state");
     }
@@ -369,11 +369,11 @@ mod tests {
     fn an_exact_key_that_a_name_has_is_the_same_lock() {
         for name in [&b"orders/42"[..], b"", b"{\xff%"] {
             let named = Key::new(name).unwrap();
-            let exact = Key::as_is(layout().names(&named).unwrap().lock()).unwrap();
+            let exact = Key::raw(layout().names(&named).unwrap().lock()).unwrap();
             assert_eq!(places(&layout(), &named), places(&layout(), &exact));
         }
         // No name has this encoding, so it is the key of no named lock.
-        assert!(text(Key::as_is("lock:{%61}").unwrap())[1].contains(":as-is:"));
+        assert!(text(Key::raw("lock:{%61}").unwrap())[1].contains(":as-is:"));
     }
 
     #[test]
@@ -419,10 +419,10 @@ mod tests {
     pub(super) fn keys() -> impl Strategy<Value = Key> {
         prop_oneof![
             bytes().prop_map(|name| Key::new(name).unwrap()),
-            bytes().prop_filter_map("an exact key is not empty", |key| Key::as_is(key).ok()),
+            bytes().prop_filter_map("an exact key is not empty", |key| Key::raw(key).ok()),
             bytes().prop_map(|name| {
                 let exact = [b"lock:{", name.as_slice(), b"}"].concat();
-                Key::as_is(exact).unwrap()
+                Key::raw(exact).unwrap()
             }),
         ]
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Claim, Clock, Convert, Demand, Error, Instant, Mode, Released, Renew,
-    Renewal, Ttl,
+    Acquire, AcquireOutcome, Claim, Clock, Contention, Convert, Error, Instant, Mode, Released,
+    Renew, Renewal, Ttl,
 };
 
 use crate::batch::Together;
@@ -33,7 +33,7 @@ impl Site {
         &self,
         names: &Names<'_>,
         request: &Acquire,
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<AcquireOutcome, Failure> {
         let hub = self.hub();
         if is_quick(&request.claim) && !hub.watches(names) {
             let answer = self.run(verbs::quick_acquire(names, request)).await?;
@@ -112,12 +112,12 @@ impl Site {
         self.release_in_full(names, claim).await
     }
 
-    pub(crate) async fn exchange(
+    pub(crate) async fn release_and_requeue(
         &self,
         names: &Names<'_>,
         claim: &Claim,
         next: &Acquire,
-    ) -> Result<(Ended, Option<Attempt>), Failure> {
+    ) -> Result<(Ended, Option<AcquireOutcome>), Failure> {
         let hub = self.hub();
         hub.forget(names, claim);
         let is_here = next.queue && next.claim.key == claim.key;
@@ -136,11 +136,11 @@ impl Site {
     }
 
     /// Asks for several locks, whose keys are in one place.
-    pub(crate) async fn acquire_together(
+    pub(crate) async fn try_acquire_all(
         &self,
         names: &[Names<'_>],
         requests: &[Acquire],
-    ) -> Result<Vec<Attempt>, Failure> {
+    ) -> Result<Vec<AcquireOutcome>, Failure> {
         let inboxes = names.iter().map(|names| self.hub().inbox_for(names)).collect::<Vec<_>>();
         let answer = self.run(together::acquire(names, requests, &inboxes)).await?;
         Ok(together::acquired(requests, &inboxes, &answer)?)
@@ -150,7 +150,7 @@ impl Site {
         &self,
         names: &Names<'_>,
         convert: &Convert,
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<AcquireOutcome, Failure> {
         let Convert { request, from, .. } = convert;
         let inbox = self.inbox_of(names, request);
         self.acquire_in_full(names, request, Some(*from), inbox.as_ref()).await
@@ -163,14 +163,14 @@ impl Site {
         request: &Acquire,
         from: Option<Mode>,
         inbox: Option<&Inbox>,
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<AcquireOutcome, Failure> {
         let waiting = verbs::Waiting { inbox, limit: self.queue_limit() };
         let answer = self.run(verbs::acquire(names, request, from, waiting)?).await?;
         Ok(self.placed(names, request, verbs::acquired(request, waiting, &answer)?))
     }
 
     /// Notes whether the claim has a place in the queue now.
-    fn placed(&self, names: &Names<'_>, request: &Acquire, acquired: Acquired) -> Attempt {
+    fn placed(&self, names: &Names<'_>, request: &Acquire, acquired: Acquired) -> AcquireOutcome {
         let Acquired { attempt, sample } = acquired;
         if let Some(sample) = sample {
             self.hub().compare(names, request.claim.owner, sample);
@@ -204,8 +204,8 @@ impl Site {
     ) -> Result<(QuickRenewal, Renewal), Failure> {
         let answer = self.run(verbs::quick_renew(names, request, moving)).await?;
         let valid_until = request.ttl.valid_until(answer.sent);
-        let demand = Demand::Unknown;
-        let renewal = Renewal::Renewed { valid_until, tokens: None, demand };
+        let contention = Contention::Unknown;
+        let renewal = Renewal::Renewed { valid_until, tokens: None, contention };
         Ok((verbs::quickly_renewed(&answer)?, renewal))
     }
 

@@ -1,6 +1,6 @@
 //! Distributed locks on Redis and Valkey.
 //!
-//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` with every ability: over one server,
+//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` with every capability: over one server,
 //! over the servers of a cluster, or over a primary that sentinels watch.
 //! [Readers](lock_core::SharedBackend) can share a lock, and [groups](lock_core::JointBackend) can hold one jointly. It
 //! counts [permits](lock_core::PermitBackend), keeps [a value](lock_core::CellBackend) beside a lock,
@@ -81,13 +81,13 @@
 //! owner alone. No claim overtakes another: a new claim passes no claim in the queue, a reader passes no waiting
 //! writer, and one permit passes no request for many.
 //!
-//! - A place lives for [`Ttl::place`](lock_core::Ttl::place) and is kept by repeating the request. A place that has
+//! - A place lives for [`Ttl::for_place`](lock_core::Ttl::for_place) and is kept by repeating the request. A place that has
 //!   expired, or whose client does not hear the grant, is passed over. No call clears away more than a few tens of
 //!   places.
 //! - A client that has not subscribed again since a restart, a failover or the move of a slot keeps its turn: it is
 //!   handed the lock for the short time of such a lease, and finds out when it asks. Clients and scripts recognize this
 //!   by `INFO`; without that right such a place is passed over.
-//! - A lease that is handed over is short ([`Ttl::claim`](lock_core::Ttl::claim)) until its owner renews it or repeats
+//! - A lease that is handed over is short ([`Ttl::for_grant`](lock_core::Ttl::for_grant)) until its owner renews it or repeats
 //!   the request. If the owner does neither, the lock goes to the next claim.
 //! - A holder that watches the key hears when a claim begins to wait.
 //! - A hand-over tells the client of the claim that is then the first in the queue when its turn could come. So a
@@ -238,13 +238,13 @@
 //! [stored format](#the-stored-format) has a version. A client that meets data of another version fails with a clear
 //! error, and never becomes a second holder.
 //!
-//! A key that is taken as it is ([`Key::as_is`](lock_core::Key::as_is)) cannot be one of those beside a lock, or
+//! A key that is taken as it is ([`Key::raw`](lock_core::Key::raw)) cannot be one of those beside a lock, or
 //! `lock:node@0` or `lock:data@0`, or a client's channel: every verb refuses it
 //! ([`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey)).
 //!
 //! # Several at once
 //!
-//! Up to 64 exclusive locks are [granted together](lock_core::Backend::acquire_together) by one script, if the server
+//! Up to 64 exclusive locks are [granted together](lock_core::Backend::try_acquire_all) by one script, if the server
 //! has them all. Other modes cannot be granted together, nor can keys in several slots of a cluster: `lock-sync` then takes
 //! them one after another, all or none.
 //!
@@ -303,10 +303,10 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod abilities;
 mod backend;
 mod batch;
 mod builder;
+mod capabilities;
 pub mod check;
 mod commit;
 mod credentials;

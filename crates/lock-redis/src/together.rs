@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use lock_core::{Acquire, Attempt, Error, ErrorKind, Mode};
+use lock_core::{Acquire, AcquireOutcome, Error, ErrorKind, Mode};
 
 use crate::hub::Inbox;
 use crate::keys::Names;
@@ -65,19 +65,19 @@ pub(crate) fn acquired(
     requests: &[Acquire],
     inboxes: &[Option<Inbox>],
     answer: &Answer,
-) -> Result<Vec<Attempt>, Error> {
+) -> Result<Vec<AcquireOutcome>, Error> {
     let Reply::List(replies) = &answer.reply else { return Err(unintelligible("acquire")) };
     let each = requests.iter().zip(inboxes).zip(replies);
     let attempts = each.map(|((request, inbox), reply)| match reply {
-        Reply::Int(left) => Some(Attempt::Busy { retry_after: remaining(*left) }),
+        Reply::Int(left) => Some(AcquireOutcome::Busy { retry_after: remaining(*left) }),
         Reply::Text(text) => {
-            granted(text, request.ttl, inbox.is_some(), answer.sent).map(Attempt::Granted)
+            granted(text, request.ttl, inbox.is_some(), answer.sent).map(AcquireOutcome::Granted)
         }
         _ => None,
     });
     let attempts = attempts.collect::<Option<Vec<_>>>();
-    let is_all_or_none = |attempts: &Vec<Attempt>| {
-        let held = attempts.iter().filter(|attempt| matches!(attempt, Attempt::Granted(_)));
+    let is_all_or_none = |attempts: &Vec<AcquireOutcome>| {
+        let held = attempts.iter().filter(|attempt| matches!(attempt, AcquireOutcome::Granted(_)));
         replies.len() == requests.len() && [0, attempts.len()].contains(&held.count())
     };
     attempts.filter(is_all_or_none).ok_or_else(|| unintelligible("acquire"))
@@ -121,12 +121,12 @@ mod tests {
                 _ => false,
             };
             match acquired(&requests, &inboxes, &answer) {
-                Ok(attempts) if attempts.iter().all(|it| matches!(it, Attempt::Granted(_))) => {
+                Ok(attempts) if attempts.iter().all(|it| matches!(it, AcquireOutcome::Granted(_))) => {
                     prop_assert!(is(|item| matches!(item, Reply::Text(_))), "{:?}", reply);
                     prop_assert_eq!(attempts.len(), count);
                 }
                 Ok(attempts) => {
-                    let is_busy = |it: &Attempt| matches!(it, Attempt::Busy { .. });
+                    let is_busy = |it: &AcquireOutcome| matches!(it, AcquireOutcome::Busy { .. });
                     prop_assert!(attempts.iter().all(is_busy), "{:?}", attempts);
                     prop_assert!(is(|item| matches!(item, Reply::Int(_))), "{:?}", reply);
                 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Mode, Released, Renew,
-    Renewal, Ttl,
+    Acquire, AcquireOutcome, Claim, Contention, Error, ErrorKind, Grant, Instant, Mode, Released,
+    Renew, Renewal, Ttl,
 };
 
 use crate::hub::{Inbox, Sample, number, tokens};
@@ -42,7 +42,7 @@ pub(crate) struct Waiting<'a> {
 /// The meaning of the reply to [`acquire`].
 #[derive(Debug)]
 pub(crate) struct Acquired {
-    pub(crate) attempt: Attempt,
+    pub(crate) attempt: AcquireOutcome,
     /// How the clocks stood, if the request was queued.
     pub(crate) sample: Option<Sample>,
 }
@@ -81,7 +81,7 @@ pub(crate) fn acquire(
     }
     call.text(mode);
     if is_queued {
-        let (place, claim) = (ttl.place().as_millis(), ttl.claim().as_millis());
+        let (place, claim) = (ttl.for_place().as_millis(), ttl.for_grant().as_millis());
         call.text(format_args!("{} {place} {claim}", waiting.limit));
     } else {
         call.bytes(b"");
@@ -101,14 +101,14 @@ pub(crate) fn acquired(
     let (reply, value) = brought::split(&answer.reply, &request.claim.owner);
     let read = match reply {
         Reply::Int(left) => Some(Acquired {
-            attempt: Attempt::Busy { retry_after: remaining(*left) },
+            attempt: AcquireOutcome::Busy { retry_after: remaining(*left) },
             sample: None,
         }),
         Reply::Text(text) => match text.strip_prefix(b"q ") {
             Some(text) => queued(text, request.ttl, answer.sent),
             None => granted(text, request.ttl, waiting.inbox.is_some(), answer.sent)
                 .map(|grant| brought::bringing(grant, value))
-                .map(|grant| Acquired { attempt: Attempt::Granted(grant), sample: None }),
+                .map(|grant| Acquired { attempt: AcquireOutcome::Granted(grant), sample: None }),
         },
         _ => None,
     };
@@ -230,7 +230,7 @@ pub(crate) fn on_keys(
     call
 }
 
-/// Reads `first last`, or `first last left demand`, for a client that hears of claims that join the
+/// Reads `first last`, or `first last left contention`, for a client that hears of claims that join the
 /// queue, or for one that does not.
 pub(crate) fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Option<Grant> {
     let mut words = text.split(|byte| *byte == b' ');
@@ -244,31 +244,34 @@ pub(crate) fn granted(text: &[u8], ttl: Ttl, hears: bool, sent: Instant) -> Opti
             _ => return None,
         };
     }
-    let demand = match (wanted, hears) {
-        (true, _) => Demand::Wanted,
-        (false, true) => Demand::Quiet,
-        (false, false) => Demand::Unknown,
+    let contention = match (wanted, hears) {
+        (true, _) => Contention::Contended,
+        (false, true) => Contention::Quiet,
+        (false, false) => Contention::Unknown,
     };
-    words.next().is_none().then(|| Grant::new(tokens, valid_for(lease, sent)).in_demand(demand))
+    words
+        .next()
+        .is_none()
+        .then(|| Grant::new(tokens, valid_for(lease, sent)).with_contention(contention))
 }
 
 /// Reads `left micros`.
 fn queued(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Acquired> {
     let (left, seen) = std::str::from_utf8(text).ok()?.split_once(' ')?;
-    let repeat = ttl.place().duration() / 3;
+    let repeat = ttl.for_place().duration() / 3;
     let left = remaining(time_left(left)?).map_or(repeat, |left| left.min(repeat));
     let sample = Sample { sent, seen: number(seen.as_bytes())? };
-    let attempt = Attempt::Queued { retry_after: Some(left) };
+    let attempt = AcquireOutcome::Queued { retry_after: Some(left) };
     Some(Acquired { attempt, sample: Some(sample) })
 }
 
-/// Reads `demand`, or `demand first last`.
+/// Reads `contention`, or `contention first last`.
 fn extended(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Renewal> {
     let mut words = text.split(|byte| *byte == b' ');
-    let demand = match words.next()? {
-        b"w" => Demand::Wanted,
-        b"q" => Demand::Quiet,
-        b"u" => Demand::Unknown,
+    let contention = match words.next()? {
+        b"w" => Contention::Contended,
+        b"q" => Contention::Quiet,
+        b"u" => Contention::Unknown,
         _ => return None,
     };
     let tokens = match words.next() {
@@ -276,7 +279,7 @@ fn extended(text: &[u8], ttl: Ttl, sent: Instant) -> Option<Renewal> {
         None => None,
     };
     let valid_until = ttl.valid_until(sent);
-    let renewed = Renewal::Renewed { valid_until, tokens, demand };
+    let renewed = Renewal::Renewed { valid_until, tokens, contention };
     words.next().is_none().then_some(renewed)
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use lock_core::{Acquire, Attempt, Error, ErrorKind, Grant, Instant, Mode, OwnerTag, QuorumNode};
+use lock_core::{
+    Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Mode, OwnerTag, QuorumNode,
+};
 use tokio::sync::oneshot;
 
 use crate::actor::Owed;
@@ -43,7 +45,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) async fn acquire<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
-) -> Result<Attempt, Error> {
+) -> Result<AcquireOutcome, Error> {
     loop {
         match core.claims.begin(request, core.clock.now()) {
             Begun::First(asker, lapsed) => {
@@ -70,15 +72,15 @@ pub(crate) async fn acquire<N: QuorumNode>(
 async fn joined<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
-    outcome: oneshot::Receiver<Result<(Acquire, Attempt), Error>>,
-) -> Option<Result<Attempt, Error>> {
-    let too_long =
-        std::pin::pin!(pause(&core.background, core.clock, 2 * core.settings.limit(request.ttl)));
+    outcome: oneshot::Receiver<Result<(Acquire, AcquireOutcome), Error>>,
+) -> Option<Result<AcquireOutcome, Error>> {
+    let limit = core.longest(core.settings.limit(request.ttl));
+    let too_long = std::pin::pin!(pause(&core.background, core.clock, 2 * limit));
     match select(outcome, too_long).await {
         Either::Left((Ok(Err(error)), _)) => Some(Err(error)),
         Either::Left((Ok(Ok((first, attempt))), _)) => {
             let is_same = (first.ttl, first.tokens) == (request.ttl, request.tokens);
-            (is_same || !matches!(attempt, Attempt::Granted(_))).then_some(Ok(attempt))
+            (is_same || !matches!(attempt, AcquireOutcome::Granted(_))).then_some(Ok(attempt))
         }
         Either::Left((Err(_dropped), _)) => None,
         Either::Right(_) => {
@@ -125,7 +127,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         }
     }
 
-    async fn run(mut self) -> Result<Attempt, Error> {
+    async fn run(mut self) -> Result<AcquireOutcome, Error> {
         loop {
             if let Some(ended) = self.ask().await {
                 self.asker.end(&self.request, &ended);
@@ -135,7 +137,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     }
 
     /// Asks nodes once. `None` if another round is needed.
-    async fn ask(&mut self) -> Option<Result<Attempt, Error>> {
+    async fn ask(&mut self) -> Option<Result<AcquireOutcome, Error>> {
         let (core, claim) = (self.core, &self.request.claim);
         self.number += 1;
         let ballots = match self.asker.ballots(core.clock.now()) {
@@ -166,7 +168,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         if order.is_some() {
             core.plant_soon(claim);
         }
-        Some(Ok(Attempt::Granted(Grant::new(held.tokens, held.valid_until))))
+        Some(Ok(AcquireOutcome::Granted(Grant::new(held.tokens, held.valid_until))))
     }
 
     /// A majority is asked first. The other nodes need not be asked if it answers soon. `None` if all
@@ -205,7 +207,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     }
 
     /// Another round follows if votes are split or the nodes disagree, unless the request has taken too long.
-    async fn failed(&mut self, outcome: Outcome) -> Option<Result<Attempt, Error>> {
+    async fn failed(&mut self, outcome: Outcome) -> Option<Result<AcquireOutcome, Error>> {
         let (core, claim, now) = (self.core, &self.request.claim, self.core.clock.now());
         let round = self.round.take()?;
         let rivals = round.rivals();
@@ -226,7 +228,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             Outcome::Disagreed => Some(Duration::ZERO),
             _ => None,
         };
-        let end = self.began + core.settings.patience();
+        let end = self.began + core.longest(core.settings.patience());
         let time = time.filter(|&time| self.number < ROUNDS && now + time < end);
         if time.is_some() && matches!(outcome, Outcome::Split { favourite: true }) {
             // A favourite keeps its votes, and asks for those that the others give up meanwhile.
@@ -249,17 +251,17 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         None
     }
 
-    fn refusal(&self, outcome: Outcome, round: &Round<N>) -> Result<Attempt, Error> {
+    fn refusal(&self, outcome: Outcome, round: &Round<N>) -> Result<AcquireOutcome, Error> {
         match outcome {
             Outcome::Unable(error) => Err(error),
             Outcome::TooLate => Err(too_late(&self.request)),
             Outcome::Held => Ok(self.held_by_others(round)),
             Outcome::Split { .. } if self.unmoved >= UNMOVED => Ok(self.held_by_others(round)),
-            _ => Ok(Attempt::Busy { retry_after: Some(SOON) }),
+            _ => Ok(AcquireOutcome::Busy { retry_after: Some(SOON) }),
         }
     }
 
-    fn held_by_others(&self, round: &Round<N>) -> Attempt {
+    fn held_by_others(&self, round: &Round<N>) -> AcquireOutcome {
         let free_in = round.free_in();
         let retry_after = match self.request.claim.mode {
             Mode::Shared | Mode::Upgradable => {
@@ -267,7 +269,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             }
             _ => free_in,
         };
-        Attempt::Busy { retry_after }
+        AcquireOutcome::Busy { retry_after }
     }
 }
 

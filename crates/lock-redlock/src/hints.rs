@@ -70,7 +70,7 @@ impl Merger {
 
     /// A node gave a hint.
     pub(crate) fn hear(&mut self, node: usize, hint: Hint, now: Instant) -> Option<Hint> {
-        if matches!(hint, Hint::Granted { .. } | Hint::Wanted) {
+        if matches!(hint, Hint::Granted { .. } | Hint::Contended) {
             // A vote never stands in a node's queue.
             return None;
         }

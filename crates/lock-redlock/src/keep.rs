@@ -62,8 +62,7 @@ impl<N: QuorumNode> Core<N> {
                 self.keep(node, &standing.quarantine);
             }
             Some(max_ttl) if max_ttl < self.settings.max_ttl => {
-                let (it, max_ttl) = (&self.nodes[node], self.settings.max_ttl);
-                it.noted("vouch", it.backend.vouch(&standing.quarantine, max_ttl).await)?;
+                self.say_vouched(node, &standing.quarantine).await?;
                 return self.look(node).await;
             }
             Some(_) => self.nodes[node].state().lookout.clear(),
@@ -121,7 +120,7 @@ impl<N: QuorumNode> Core<N> {
         }
     }
 
-    /// Notes that a node is kept out, as it has just answered, and starts a task that vouches for it when it is time.
+    /// Notes that a node is quarantined, as it has just answered, and starts a task that vouches for it when it is time.
     /// Returns whether the quarantine is news.
     pub(crate) fn keep(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> bool {
         let now = self.clock.now();
@@ -133,7 +132,7 @@ impl<N: QuorumNode> Core<N> {
         }
         let begin = !std::mem::replace(&mut state.is_watched, true);
         drop(state);
-        if is_new && self.is_kept_out() && !self.has_advised.swap(true, Ordering::Relaxed) {
+        if is_new && self.is_quarantined() && !self.has_advised.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "lock_redlock", "too few nodes vote: {}", self.advice());
         }
         if begin {
@@ -155,7 +154,8 @@ impl<N: QuorumNode> Core<N> {
                 sleep(Duration::from_secs(1)).await;
                 continue;
             }
-            match timeout(self.settings.patience(), self.vouch(node, &quarantine)).await {
+            let limit = self.nodes[node].limit(self.settings.patience());
+            match timeout(limit, self.vouch(node, &quarantine)).await {
                 Ok(Ok(())) => backoff.reset(),
                 _failed => sleep(backoff.fail()).await,
             }
@@ -171,9 +171,13 @@ impl<N: QuorumNode> Core<N> {
         due
     }
 
+    /// Tells a node that no lease which it may have forgotten lives any more. `false` if another quarantine has begun.
+    async fn say_vouched(&self, node: usize, quarantine: &Quarantine) -> Result<bool, Error> {
+        self.call(node, "vouch", |it| it.vouch(quarantine, self.settings.max_ttl)).await
+    }
+
     async fn vouch(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> Result<(), Error> {
-        let vouched = self.nodes[node].backend.vouch(quarantine, self.settings.max_ttl).await;
-        if self.nodes[node].noted("vouch", vouched)? {
+        if self.say_vouched(node, quarantine).await? {
             self.votes_again(node, quarantine);
         } else {
             // Another quarantine has begun, or this one is over. The node tells which.
@@ -196,15 +200,14 @@ impl<N: QuorumNode> Core<N> {
 
     /// Vouches for a node without waiting. The caller asserts that the node has forgotten no lease.
     pub(crate) async fn vouch_now(self: Arc<Self>, node: usize) -> Result<(), Error> {
-        let it = &self.nodes[node];
         // The quarantine may have changed between the requests, but not again and again.
         for _ in 0..3 {
             let Some(mut standing) = self.meet(node).await? else { return Ok(()) };
             if !self.is_member(&standing) {
-                standing = Arc::new(it.noted("admit", it.backend.admit(&self.terms).await)?);
+                let admitted = self.call(node, "admit", |it| it.admit(&self.terms)).await?;
+                standing = Arc::new(admitted);
             }
-            let vouched = it.backend.vouch(&standing.quarantine, self.settings.max_ttl).await;
-            if it.noted("vouch", vouched)? {
+            if self.say_vouched(node, &standing.quarantine).await? {
                 self.votes_again(node, &standing.quarantine);
                 return self.look(node).await.map(drop);
             }
@@ -212,8 +215,8 @@ impl<N: QuorumNode> Core<N> {
         Err(Error::new(ErrorKind::NotReady, "it forgets what was vouched for"))
     }
 
-    /// How long a node is still kept out at least.
-    pub(crate) fn kept_out_for(&self, node: usize) -> Option<Duration> {
+    /// How long a node is still quarantined at least.
+    pub(crate) fn quarantined_for(&self, node: usize) -> Option<Duration> {
         let state = self.nodes[node].state();
         let (_, due) = state.lookout.due(self.settings.max_ttl)?;
         Some(due.saturating_duration_since(self.clock.now()))
@@ -221,11 +224,11 @@ impl<N: QuorumNode> Core<N> {
 
     /// The error for a node that abstains.
     pub(crate) fn abstains(&self, node: usize) -> Error {
-        let left = self.kept_out_for(node).unwrap_or_default();
+        let left = self.quarantined_for(node).unwrap_or_default();
         // To the second, so that errors with one cause look alike.
         let left = Duration::from_secs(left.as_secs_f64().ceil() as u64);
         let message =
-            format!("kept out for another {left:?} at least, for it may have forgotten leases");
+            format!("quarantined for another {left:?} at least, for it may have forgotten leases");
         Error::new(ErrorKind::NotReady, message)
     }
 
@@ -236,13 +239,13 @@ impl<N: QuorumNode> Core<N> {
 }
 
 impl<N> Core<N> {
-    /// Whether so many nodes are kept out that the others make no majority.
-    pub(crate) fn is_kept_out(&self) -> bool {
-        let out = self.nodes.iter().filter(|node| node.state().lookout.is_kept_out()).count();
+    /// Whether so many nodes are quarantined that the others make no majority.
+    pub(crate) fn is_quarantined(&self) -> bool {
+        let out = self.nodes.iter().filter(|node| node.state().lookout.is_quarantined()).count();
         out > self.quorum.nodes() - self.quorum.needed()
     }
 
-    /// What to do if too many nodes are kept out.
+    /// What to do if too many nodes are quarantined.
     pub(crate) fn advice(&self) -> String {
         let max_ttl = self.settings.max_ttl.duration();
         let clock = if self.terms.ending == Ending::ByClock {

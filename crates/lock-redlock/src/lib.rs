@@ -37,7 +37,7 @@
 //!
 //! ```
 //! use lock_core::memory::MemoryBackend;
-//! use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+//! use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
 //! use lock_redlock::Redlock;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -51,7 +51,7 @@
 //! stores[4].faults().cut();
 //! let claim = Claim::exclusive(Key::new("orders/42")?, OwnerToken::generate()?);
 //! let attempt = quorum.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
-//! assert!(matches!(attempt, Attempt::Granted(_)));
+//! assert!(matches!(attempt, AcquireOutcome::Granted(_)));
 //! quorum.release(&claim).await?;
 //!
 //! // Without a third node no client gets a lock, and the error says why.
@@ -79,7 +79,7 @@
 //!
 //! The rest happens in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of yours: the
 //! quorum gives back votes that come too late, unless the lock is held; it repeats releases that a node has missed; and
-//! it vouches for nodes that were kept out. The caller of a request polls the request. If the caller runs on a tokio
+//! it vouches for nodes that were quarantined. The caller of a request polls the request. If the caller runs on a tokio
 //! runtime, that runtime must have time enabled. That runtime also waits for the answers after those of the majority, so
 //! that no other thread wakes for them. If that runtime stands still or ends, the quorum goes on without it.
 //!
@@ -91,9 +91,10 @@
 //! # Nodes that may have forgotten
 //!
 //! A node that restarts empty or from an old file, or that is flushed, has forgotten locks that are held. It would vote
-//! for a second holder. So it is kept out: a node abstains until a client has vouched for its data. A client vouches for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a
-//! little more, on the clock of the client. The nodes of a new deployment are kept out as well, unless an operator
-//! calls [`init`](Redlock::init). [`status`](Redlock::status) says which nodes are kept out, and for how long.
+//! for a second holder. So it is quarantined: a node abstains until a client has vouched for its data. A client vouches
+//! for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a little more, on the clock of
+//! the client. The nodes of a new deployment are quarantined as well, unless an operator calls [`init`](Redlock::init).
+//! [`status`](Redlock::status) says which nodes are quarantined, and for how long.
 //!
 //! If no client lives for so long, as with cron jobs and command lines, the clock of the node ends the quarantine after
 //! twice the longest lease. That time begins when a client first sees the quarantine. It assumes that the clock of the
@@ -159,7 +160,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod abilities;
 mod acquire;
 mod actor;
 mod agenda;
@@ -168,6 +168,7 @@ mod background;
 mod backoff;
 mod ballot;
 mod builder;
+mod capabilities;
 mod claims;
 mod failure;
 mod first;

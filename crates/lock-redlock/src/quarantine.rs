@@ -27,7 +27,7 @@ impl Lookout {
         Some((quarantine, *seen + max_ttl.quarantine()))
     }
 
-    pub(crate) fn is_kept_out(&self) -> bool {
+    pub(crate) fn is_quarantined(&self) -> bool {
         self.seen.is_some()
     }
 

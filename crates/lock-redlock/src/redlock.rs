@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, QuorumNode};
-use lock_core::{Released, Renew, Renewal, Watch};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, QuorumNode,
+};
+use lock_core::{Released, Renew, Renewal, Ttl, Watch};
 
 use crate::background::Open;
 use crate::inner::Core;
@@ -41,7 +43,7 @@ use crate::{acquire, release, renew, replace, status, watching};
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
-/// use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+/// use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
 /// use lock_redlock::Redlock;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -54,7 +56,7 @@ use crate::{acquire, release, renew, replace, status, watching};
 /// let claim = Claim::exclusive(Key::new("orders/42")?, OwnerToken::generate()?);
 /// nodes[0].faults().cut();
 /// let attempt = quorum.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
-/// assert!(matches!(attempt, Attempt::Granted(_)));
+/// assert!(matches!(attempt, AcquireOutcome::Granted(_)));
 ///
 /// nodes[1].faults().cut();
 /// let error = quorum.release(&claim).await.unwrap_err();
@@ -79,6 +81,19 @@ impl<N: QuorumNode> Redlock<N> {
     /// The nodes, with their names.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &N)> {
         self.core.nodes.iter().map(|node| (&*node.name, &node.backend))
+    }
+
+    /// How long a lease blocks the key at least, if its client dies: no matter how short the lease is.
+    ///
+    /// A node may have a [shortest lease](QuorumNode::shortest_ttl). If a client asks for a shorter one, it asks such a node
+    /// for the shortest instead, and counts only the time that it asked for. The next client needs a majority of nodes
+    /// where the lease is over. So this is the limit of the node with the longest limit in the majority of nodes with the
+    /// shortest limits: a minority of slow stores costs nothing.
+    pub fn shortest_ttl(&self) -> Ttl {
+        let nodes = self.core.nodes.iter();
+        let mut limits: Vec<_> = nodes.map(|node| node.backend.shortest_ttl()).collect();
+        limits.sort_unstable();
+        limits[self.core.quorum.needed() - 1]
     }
 
     pub(crate) fn new(core: Arc<Core<N>>, open: Open) -> Self {
@@ -200,7 +215,7 @@ impl<N: QuorumNode> fmt::Debug for Redlock<N> {
 
 #[async_trait]
 impl<N: QuorumNode> Backend for Redlock<N> {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         match request.claim.mode {
             Mode::Permits { .. } => return Err(cannot_count()),
             Mode::Joint { .. } => return Err(cannot_join()),

@@ -43,9 +43,9 @@ pub(crate) enum Identity {
 /// What it means that a node cannot tell its standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untold {
-    /// The node cannot be kept out. This is news.
+    /// The node cannot be quarantined. This is news.
     News,
-    /// The node cannot be kept out.
+    /// The node cannot be quarantined.
     Known,
     /// The node could tell before, so it does not vote until it can tell again.
     Fails,

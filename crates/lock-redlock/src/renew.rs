@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use lock_core::{
-    Claim, Demand, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal, TokenRange,
+    Claim, Contention, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal,
+    TokenRange,
 };
 
 use crate::actor::Owed;
@@ -140,7 +141,7 @@ impl<N: QuorumNode> Poll<N> {
                 core.replant(node, &plain);
             }
         });
-        Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown }
+        Renewal::Renewed { valid_until, tokens, contention: Contention::Unknown }
     }
 
     fn note(&mut self, node: usize, reply: Option<Reply>) {

@@ -34,7 +34,7 @@ pub enum Voting {
     Yes,
     /// The node votes, but cannot tell whether it has forgotten leases.
     Unguarded,
-    /// The node may have forgotten leases, and is kept out.
+    /// The node may have forgotten leases, and is quarantined.
     KeptOut {
         /// How long this process waits at least before it vouches for the node.
         at_least: Duration,
@@ -62,7 +62,7 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
             Some(Identity::Known(standing)) => Some(standing.server.clone()),
             _ => None,
         };
-        let voting = match (&standing, core.kept_out_for(node)) {
+        let voting = match (&standing, core.quarantined_for(node)) {
             (None, _) => Voting::No,
             (Some(None), _) => Voting::Unguarded,
             (Some(Some(standing)), _) if !core.is_member(standing) => Voting::Elsewhere,
@@ -94,5 +94,5 @@ pub(crate) async fn init<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error
         return Ok(());
     }
     let vouched = said.iter().filter(|said| said.is_none()).count();
-    Err(core.failure_of_all("are vouched for", vouched, &said))
+    Err(core.failure(nodes, "are vouched for", vouched, &said))
 }

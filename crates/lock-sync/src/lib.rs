@@ -32,7 +32,7 @@
 //! | --- | --- | --- |
 //! | [`Mutex`] | [`Locks::mutex`] | grant leases, as every backend can |
 //! | [`LockGuard`]: a lock without data, for a name that is used once | [`Locks::lock`] | grant leases |
-//! | [`AllGuard`]: several locks, all or none | [`Locks::lock_all`] | grant leases; some backends grant them all in one step |
+//! | [`MultiGuard`]: several locks, all or none | [`Locks::lock_all`] | grant leases; some backends grant them all in one step |
 //! | [`RwLock`] | [`Locks::rwlock`] | [share](lock_core::SharedBackend); for upgradable reads, [convert](lock_core::ConvertBackend) as well |
 //! | [`Semaphore`] | [`Locks::semaphore`] | [count](lock_core::PermitBackend) |
 //! | [`SlotSemaphore`]: permits that are locks, over a quorum as well | [`Locks::slot_semaphore`] | grant leases |
@@ -87,17 +87,17 @@
 //! | --- | --- |
 //! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
 //! | a process whose turn comes is gone, and its connection is closed | not at all |
-//! | a process dies, or is stopped, when its turn has just come | [`Ttl::claim`](lock_core::Ttl::claim), at most a second: then the next process in the queue asks |
-//! | several processes in a row die in this way | [`Ttl::claim`](lock_core::Ttl::claim), and then until another process asks |
+//! | a process dies, or is stopped, when its turn has just come | [`Ttl::for_grant`](lock_core::Ttl::for_grant), at most a second: then the next process in the queue asks |
+//! | several processes in a row die in this way | [`Ttl::for_grant`](lock_core::Ttl::for_grant), and then until another process asks |
 //! | a message is lost, or the connection of a waiting process breaks | until that process connects again and asks, or until another process asks |
 //!
-//! Another process asks after a third of [`Ttl::place`](lock_core::Ttl::place) at the latest: ten seconds with the
+//! Another process asks after a third of [`Ttl::for_place`](lock_core::Ttl::for_place) at the latest: ten seconds with the
 //! default lease, one second with leases of up to three seconds. Every waiting process asks that often to keep
 //! its place, and waiting costs nothing else. A newcomer asks at once. If the store cannot send messages to a
 //! process, the process has no place in the queue. It asks after a tenth of a second, and later every half
 //! second.
 //!
-//! When a process enters in its turn, its lease is at first as short as [`Ttl::claim`](lock_core::Ttl::claim).
+//! When a process enters in its turn, its lease is at first as short as [`Ttl::for_grant`](lock_core::Ttl::for_grant).
 //! The process renews it after a tenth of that. A process that cannot reach the store in its first second with
 //! the lock loses the lock.
 //!
@@ -160,7 +160,7 @@ pub use recipes::stored::{
     Bytes, Codec, CodecError, CommitError, Json, SaveError, Snapshot, StoredLockError, StoredMutex,
     StoredMutexGuard, StoredUpdateError, Versions,
 };
-pub use recipes::together::{AllGuard, LockAll, TryLockAll};
+pub use recipes::together::{LockAll, MultiGuard, TryLockAll};
 pub use reentrant::{
     LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, PassedOwner, ReentrantGuard,
     ReentrantLock, ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError,
@@ -173,8 +173,8 @@ pub use rwlock::{
     UpgradeError, UpgradeOwned, Write, WriteOwned,
 };
 pub use semaphore::{
-    Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
-    SemaphorePermit, TryAcquireError,
+    Acquire, AcquireError, AcquireOwned, Declaration, OwnedSemaphorePermit, PollSemaphore,
+    Semaphore, SemaphorePermit, TryAcquireError,
 };
 
 // The examples of the README are tests.

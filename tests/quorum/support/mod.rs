@@ -21,7 +21,7 @@ pub(crate) use self::nodes::Nodes;
 /// The lease of clients that renew.
 pub(crate) const LEASE: Duration = Duration::from_millis(900);
 
-/// The longest lease. A server that may have forgotten leases is kept out for so long and a little more.
+/// The longest lease. A server that may have forgotten leases is quarantined for so long and a little more.
 pub(crate) const MAX_TTL: Duration = Duration::from_millis(1_500);
 
 /// A lease that outlasts any test.

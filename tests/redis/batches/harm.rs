@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_core::{Backend, Demand, ErrorKind, Key, Renew, Renewal};
+use lock_core::{Backend, Contention, ErrorKind, Key, Renew, Renewal};
 use lock_redis::RedisBackend;
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
 
-use super::{MANY, begin, claims, demand, hold, open, renew, renewals, scripts};
+use super::{MANY, begin, claims, contention, hold, open, renew, renewals, scripts};
 use crate::support::{Server, claim_of, long, proxy_before, silence, soon};
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn a_renewal_that_is_dropped_harms_no_other() {
     for gone in [9, 4, 0] {
         drop(running.remove(gone));
     }
-    assert!(soon(join_all(running)).await.iter().all(|it| demand(it).is_some()));
+    assert!(soon(join_all(running)).await.iter().all(|it| contention(it).is_some()));
     // While the call is under way.
     silence(&proxy);
     let mut running = renewals(&backend, &claims);
@@ -36,12 +36,12 @@ async fn a_renewal_that_is_dropped_harms_no_other() {
         drop(running.remove(gone));
     }
     proxy.pass();
-    assert!(soon(join_all(running)).await.iter().all(|it| demand(it).is_some()));
+    assert!(soon(join_all(running)).await.iter().all(|it| contention(it).is_some()));
     // All but one.
     let mut running = renewals(&backend, &claims);
     begin(&mut running).await;
     running.truncate(1);
-    assert!(soon(join_all(running)).await.iter().all(|it| demand(it).is_some()));
+    assert!(soon(join_all(running)).await.iter().all(|it| contention(it).is_some()));
 }
 
 #[tokio::test]
@@ -54,8 +54,8 @@ async fn a_renewal_that_is_not_polled_holds_up_no_other() {
         let mut running = renewals(&backend, &claims);
         begin(&mut running).await;
         let idle = running.remove(first);
-        assert!(soon(join_all(running)).await.iter().all(|it| demand(it).is_some()));
-        assert!(demand(&soon(idle).await).is_some());
+        assert!(soon(join_all(running)).await.iter().all(|it| contention(it).is_some()));
+        assert!(contention(&soon(idle).await).is_some());
     }
 }
 
@@ -86,12 +86,12 @@ fn renewals_whose_runtime_goes_away_are_told_so() {
                     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
                 }
                 // Requests that were not sent on one runtime are sent on the other.
-                renewal => assert!(rounds == 1 && demand(&renewal).is_some()),
+                renewal => assert!(rounds == 1 && contention(&renewal).is_some()),
             }
         }
     }
     let renewed = other.block_on(renew(&backend, &claims));
-    assert!(renewed.iter().all(|it| demand(it).is_some()));
+    assert!(renewed.iter().all(|it| contention(it).is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,7 +107,7 @@ async fn renewals_on_several_threads_are_answered() {
         });
         let tasks = tasks.collect::<Vec<_>>();
         for renewal in soon(join_all(tasks)).await {
-            assert_eq!(demand(&renewal.unwrap()), Some(Demand::Unknown));
+            assert_eq!(contention(&renewal.unwrap()), Some(Contention::Unknown));
         }
     }
 }
@@ -141,17 +141,17 @@ async fn a_cluster_is_asked_slot_by_slot() {
     let backend = open(&server);
     let mut claims = claims(4);
     for slot in ["a", "b"] {
-        let near = |number: usize| claim_of(Key::as_is(format!("{{{slot}}}{number}")).unwrap());
+        let near = |number: usize| claim_of(Key::raw(format!("{{{slot}}}{number}")).unwrap());
         claims.extend((0..5).map(near));
     }
     hold(&backend, &claims).await;
     for _ in 0..2 {
         let renewed = renew(&backend, &claims).await;
-        assert!(renewed.iter().all(|it| demand(it) == Some(Demand::Unknown)));
+        assert!(renewed.iter().all(|it| contention(it) == Some(Contention::Unknown)));
     }
     let before = scripts(&mut raw);
     let renewed = renew(&backend, &claims).await;
-    assert!(renewed.iter().all(|it| demand(it) == Some(Demand::Unknown)));
+    assert!(renewed.iter().all(|it| contention(it) == Some(Contention::Unknown)));
     assert_eq!(scripts(&mut raw) - before, 4 + 2);
 }
 
@@ -165,11 +165,11 @@ async fn a_user_who_lacks_a_right_to_one_lock_keeps_the_others() {
     set("~lock:* ~theirs");
     let backend = RedisBackend::open(server.url().replace("//", "//app:secret@")).unwrap();
     let mut claims = claims(4);
-    claims.push(claim_of(Key::as_is("theirs").unwrap()));
+    claims.push(claim_of(Key::raw("theirs").unwrap()));
     hold(&backend, &claims).await;
     set("~lock:*");
     let mut renewed = renew(&backend, &claims).await;
     let Some(Renewal::Unknown(error)) = renewed.pop() else { panic!() };
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(renewed.iter().all(|it| demand(it) == Some(Demand::Unknown)));
+    assert!(renewed.iter().all(|it| contention(it) == Some(Contention::Unknown)));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
-use lock_core::{Backend, Claim, Clock, Demand, Renew, Renewal};
+use lock_core::{Backend, Claim, Clock, Contention, Renew, Renewal};
 use lock_redis::RedisBackend;
 
 use crate::support::{Client, Server, Waiter, calls, claim, claim_of, granted, long};
@@ -47,13 +47,13 @@ async fn renew(backend: &RedisBackend, claims: &[Claim]) -> Vec<Renewal> {
     join_all(renewals(backend, claims)).await
 }
 
-/// The demand that a renewal returns; nothing, if the lease is lost.
-fn demand(renewal: &Renewal) -> Option<Demand> {
+/// The contention that a renewal returns; nothing, if the lease is lost.
+fn contention(renewal: &Renewal) -> Option<Contention> {
     match renewal {
-        Renewal::Renewed { valid_until, tokens: None, demand } => {
+        Renewal::Renewed { valid_until, tokens: None, contention } => {
             let until = Clock::boot().now() + long().duration();
             assert!(*valid_until <= until && *valid_until + Duration::from_secs(30) > until);
-            Some(*demand)
+            Some(*contention)
         }
         Renewal::Lost => None,
         other => panic!("{other:?}"),

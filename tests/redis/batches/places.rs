@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
-use lock_core::{Acquire, Attempt, Backend, Claim, Mode};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Mode};
 
 use super::{MANY, claims, hold, open, pttl, queue_for, scripts};
 use crate::support::{Client, Server, Waiter, attempt, claim, granted, long, millis, refused};
@@ -26,7 +26,9 @@ async fn places_that_are_kept_together_are_few_scripts_and_served_in_order() {
     }
     let before = scripts(&mut raw);
     for attempt in join_all(line.iter().map(Waiter::ask)).await {
-        let Attempt::Queued { retry_after: Some(after) } = attempt.unwrap() else { panic!() };
+        let AcquireOutcome::Queued { retry_after: Some(after) } = attempt.unwrap() else {
+            panic!()
+        };
         assert!(after > Duration::from_secs(5) && after <= long().duration());
     }
     assert_eq!(scripts(&mut raw) - before, 2);
@@ -62,8 +64,8 @@ async fn a_place_that_cannot_be_kept_is_asked_for_alone() {
     let told = join_all(line.iter().map(Waiter::ask)).await;
     assert_eq!(scripts(&mut raw) - before, 1 + 5);
     let waits = told.into_iter().map(|attempt| match attempt.unwrap() {
-        Attempt::Queued { retry_after } => retry_after,
-        Attempt::Granted(_) => None,
+        AcquireOutcome::Queued { retry_after } => retry_after,
+        AcquireOutcome::Granted(_) => None,
         other => panic!("{other:?}"),
     });
     let waits = waits.collect::<Vec<_>>();
@@ -112,7 +114,7 @@ async fn a_repeat_that_is_dropped_takes_no_place() {
     drop(asking.remove(0));
     line[0].release().await;
     for attempt in join_all(asking).await {
-        assert!(matches!(attempt.unwrap(), Attempt::Queued { .. }));
+        assert!(matches!(attempt.unwrap(), AcquireOutcome::Queued { .. }));
     }
     assert!(!server.client().command::<bool>(&["EXISTS", "lock:{0}:queue"]));
 }
@@ -125,19 +127,21 @@ async fn a_lease_that_a_short_place_was_told_of_is_not_taken() {
     let short = millis(400);
     for claim in &held {
         let attempt = holder.try_acquire(&Acquire::new(claim.clone(), short)).await.unwrap();
-        assert!(matches!(attempt, Attempt::Granted(_)));
+        assert!(matches!(attempt, AcquireOutcome::Granted(_)));
     }
     let line = queue_for(&other, &held).await;
     // The client asks again when the lease ends, and then gets the lock.
     for attempt in join_all(line.iter().map(Waiter::ask)).await {
-        let Attempt::Queued { retry_after: Some(after) } = attempt.unwrap() else { panic!() };
+        let AcquireOutcome::Queued { retry_after: Some(after) } = attempt.unwrap() else {
+            panic!()
+        };
         assert!(after <= short.duration());
     }
     tokio::time::sleep(short.duration() + Duration::from_millis(10)).await;
     for attempt in join_all(line.iter().map(Waiter::ask)).await {
-        assert!(matches!(attempt.unwrap(), Attempt::Granted(_)));
+        assert!(matches!(attempt.unwrap(), AcquireOutcome::Granted(_)));
     }
     for claim in &held {
-        assert!(matches!(attempt(&holder, claim).await.unwrap(), Attempt::Busy { .. }));
+        assert!(matches!(attempt(&holder, claim).await.unwrap(), AcquireOutcome::Busy { .. }));
     }
 }

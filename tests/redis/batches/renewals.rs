@@ -1,10 +1,10 @@
 //! Renewals, and the answer to each.
 
-use lock_core::{Backend, Claim, Demand, Renew, Watch};
+use lock_core::{Backend, Claim, Contention, Renew, Watch};
 use lock_redis::{Protocol, RedisBackend};
 use lock_tests::quiet_retention;
 
-use super::{MANY, claims, demand, hold, open, pttl, renew, scripts};
+use super::{MANY, claims, contention, hold, open, pttl, renew, scripts};
 use crate::support::{Client, Server, Waiter, calls, claim_of, granted, long};
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn renewals_that_begin_together_are_few_scripts() {
     let before = scripts(&mut raw);
     let renewed = renew(&backend, &claims).await;
     assert_eq!(scripts(&mut raw) - before, 2);
-    assert!(renewed.iter().all(|it| demand(it) == Some(Demand::Unknown)));
+    assert!(renewed.iter().all(|it| contention(it) == Some(Contention::Unknown)));
     for number in 0..MANY {
         let [lock, state] =
             ["", ":state"].map(|end| pttl(&mut raw, &format!("lock:{{{number}}}{end}")));
@@ -51,7 +51,7 @@ async fn a_lone_renewal_is_the_script_that_it_was() {
         tokio::spawn(async move { backend.renew(&Renew::new(claim, long())).await })
     };
     for claim in &claims {
-        assert_eq!(demand(&task(claim.clone()).await.unwrap()), Some(Demand::Unknown));
+        assert_eq!(contention(&task(claim.clone()).await.unwrap()), Some(Contention::Unknown));
     }
     assert_eq!(count(&mut raw), (before.0 + 12, before.1));
 }
@@ -87,11 +87,11 @@ const FATES: [Fate; 11] = [
 ];
 
 impl Fate {
-    fn demand(self) -> Option<Demand> {
+    fn contention(self) -> Option<Contention> {
         match self {
-            Self::Nothing | Self::WithoutState | Self::WithOddState => Some(Demand::Unknown),
-            Self::Watched | Self::WatchedLater => Some(Demand::Quiet),
-            Self::Wanted | Self::Unsettled => Some(Demand::Wanted),
+            Self::Nothing | Self::WithoutState | Self::WithOddState => Some(Contention::Unknown),
+            Self::Watched | Self::WatchedLater => Some(Contention::Quiet),
+            Self::Wanted | Self::Unsettled => Some(Contention::Contended),
             Self::Gone | Self::Taken | Self::Overwritten | Self::OfAnotherType => None,
         }
     }
@@ -185,8 +185,8 @@ async fn each_renewal_has_its_own_answer() {
             // The quick script, too, assumes that no claim waits for a lock without a watch and without a
             // mark.
             let expected =
-                if fate == Fate::Unsettled { Some(Demand::Unknown) } else { fate.demand() };
-            assert_eq!(demand(renewal), expected, "{number} {fate:?}");
+                if fate == Fate::Unsettled { Some(Contention::Unknown) } else { fate.contention() };
+            assert_eq!(contention(renewal), expected, "{number} {fate:?}");
             if expected.is_some() {
                 assert!(pttl(&mut raw, &format!("lock:{{{number}}}")) > 50_000, "{fate:?}");
             }
@@ -198,7 +198,7 @@ async fn each_renewal_has_its_own_answer() {
         // The odd values are corrected.
         let before = scripts(&mut raw);
         let renewed = renew(&holder, &scene.claims[1..3]).await;
-        assert!(renewed.iter().all(|it| demand(it) == Some(Demand::Quiet)));
+        assert!(renewed.iter().all(|it| contention(it) == Some(Contention::Quiet)));
         assert_eq!(scripts(&mut raw) - before, 1);
         raw.command::<()>(&["FLUSHALL"]);
     }

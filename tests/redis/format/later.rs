@@ -103,7 +103,7 @@ async fn asks(backend: &RedisBackend) -> Vec<(String, Result<String, Error>)> {
     }
     for claims in [[claim("a"), claim("b")], [claim("b"), claim("a")]] {
         let requests = claims.map(|claim| Acquire::new(claim, long()));
-        let outcome = backend.acquire_together(&requests).await;
+        let outcome = backend.try_acquire_all(&requests).await;
         note("together".to_owned(), outcome.map(|it| format!("{it:?}")));
     }
     outcomes
@@ -140,7 +140,7 @@ async fn holds_nothing(backend: &RedisBackend, what: &str) {
         assert!(!matches!(confirmed, Ok(true)), "{what}: {mode:?}");
     }
     let next = Acquire::new(claim("a"), long()).queued();
-    match backend.exchange(&claim("a"), &next).await {
+    match backend.release_and_requeue(&claim("a"), &next).await {
         Ok((Released::NotHeld, None)) => {}
         other => panic!("{what}: {other:?}"),
     }

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, ErrorKind, FencingToken, InspectBackend, Inspection,
-    Mode, OwnerToken, QuorumNode, Released, Renew, Renewal,
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, ErrorKind, FencingToken, InspectBackend,
+    Inspection, Mode, OwnerToken, QuorumNode, Released, Renew, Renewal,
 };
 use lock_redis::RedisBackend;
 use lock_tests::resp;
@@ -59,7 +59,7 @@ async fn fields_that_are_not_known_are_passed_over() {
                 assert!(grant.tokens.first().get() > latest, "{fields}: {mode:?}");
                 assert!(matches!(
                     attempt(&open(&server), &claim("a")).await.unwrap(),
-                    Attempt::Busy { .. }
+                    AcquireOutcome::Busy { .. }
                 ));
                 let after = raw.command::<String>(&["GET", STATE]);
                 assert!(!after.contains(" z") && !after.contains(" Z"), "{fields}: {after}");
@@ -85,7 +85,7 @@ async fn a_lease_whose_state_has_fields_that_are_not_known_is_its_owners() {
     let watch = one.watch(&held.key).await.unwrap();
     assert_eq!(granted(&one, &held).await.tokens, grant.tokens);
     drop(watch);
-    assert!(matches!(attempt(&other, &claim("a")).await.unwrap(), Attempt::Busy { .. }));
+    assert!(matches!(attempt(&other, &claim("a")).await.unwrap(), AcquireOutcome::Busy { .. }));
     assert!(matches!(one.release(&held).await.unwrap(), Released::Freed { .. }));
 }
 
@@ -170,7 +170,7 @@ async fn a_damaged_state_is_replaced_by_the_next_grant() {
         raw.command::<()>(&["SET", STATE, &damaged]);
         let (held, before) = (claim("a"), floor());
         let request = Acquire::new(held.clone(), long()).reserving(8.try_into().unwrap());
-        let Attempt::Granted(grant) = backend.try_acquire(&request).await.unwrap() else {
+        let AcquireOutcome::Granted(grant) = backend.try_acquire(&request).await.unwrap() else {
             panic!("the lock is free")
         };
         assert!(grant.tokens.first() >= before, "{damaged}: {grant:?}");
@@ -288,7 +288,7 @@ async fn a_range_begins_after_what_the_state_gave_out() {
     let latest = floor().get() - 40;
     raw.command::<()>(&["SET", STATE, &format!("{} z7", state_after(latest))]);
     let request = Acquire::new(claim("a"), long()).reserving(NonZeroU32::MAX);
-    let Attempt::Granted(grant) = soon(backend.try_acquire(&request)).await.unwrap() else {
+    let AcquireOutcome::Granted(grant) = soon(backend.try_acquire(&request)).await.unwrap() else {
         panic!("not granted");
     };
     // At most as many as there are in ten milliseconds.

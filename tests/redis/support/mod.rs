@@ -7,7 +7,7 @@ mod waiting;
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
 
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::server::{Client, Server};
@@ -32,14 +32,17 @@ pub(crate) fn claim_of(key: Key) -> Claim {
     Claim::exclusive(key, OwnerToken::generate().unwrap())
 }
 
-pub(crate) async fn attempt(backend: &impl Backend, claim: &Claim) -> Result<Attempt, Error> {
+pub(crate) async fn attempt(
+    backend: &impl Backend,
+    claim: &Claim,
+) -> Result<AcquireOutcome, Error> {
     backend.try_acquire(&Acquire::new(claim.clone(), long())).await
 }
 
 /// Asks for a lease that must be granted.
 pub(crate) async fn granted(backend: &impl Backend, claim: &Claim) -> Grant {
     match attempt(backend, claim).await.unwrap() {
-        Attempt::Granted(grant) => grant,
+        AcquireOutcome::Granted(grant) => grant,
         other => panic!("expected a grant, got {other:?}"),
     }
 }
@@ -47,7 +50,7 @@ pub(crate) async fn granted(backend: &impl Backend, claim: &Claim) -> Grant {
 /// Asks for a lease that another owner must have. Returns how long that lease lasts.
 pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Duration> {
     match attempt(backend, claim).await.unwrap() {
-        Attempt::Busy { retry_after } => retry_after,
+        AcquireOutcome::Busy { retry_after } => retry_after,
         other => panic!("expected a refusal, got {other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Error, Grant, Hint, Ttl, Watch};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Grant, Hint, Ttl, Watch};
 use lock_redis::RedisBackend;
 
 use super::{long, soon};
@@ -25,7 +25,7 @@ impl Waiter {
         let request = Acquire::new(claim, ttl).queued();
         let waiter = Self { backend: backend.clone(), request, watch };
         let attempt = waiter.ask().await.unwrap();
-        assert!(matches!(attempt, Attempt::Queued { .. }), "{attempt:?}");
+        assert!(matches!(attempt, AcquireOutcome::Queued { .. }), "{attempt:?}");
         waiter
     }
 
@@ -34,14 +34,14 @@ impl Waiter {
     }
 
     /// Repeats the request.
-    pub(crate) async fn ask(&self) -> Result<Attempt, Error> {
+    pub(crate) async fn ask(&self) -> Result<AcquireOutcome, Error> {
         self.backend.try_acquire(&self.request).await
     }
 
     /// Repeats a request that must be granted by now.
     pub(crate) async fn asks_and_has(&self) -> Grant {
         match self.ask().await.unwrap() {
-            Attempt::Granted(grant) => grant,
+            AcquireOutcome::Granted(grant) => grant,
             other => panic!("expected a grant, got {other:?}"),
         }
     }
@@ -49,7 +49,7 @@ impl Waiter {
     /// Repeats a request that must still be queued; returns when it is to be repeated.
     pub(crate) async fn asks_in(&self) -> Duration {
         match self.ask().await.unwrap() {
-            Attempt::Queued { retry_after } => retry_after.unwrap(),
+            AcquireOutcome::Queued { retry_after } => retry_after.unwrap(),
             other => panic!("expected a place, got {other:?}"),
         }
     }
@@ -60,8 +60,8 @@ impl Waiter {
             loop {
                 tokio::time::sleep(rest).await;
                 match self.ask().await.unwrap() {
-                    Attempt::Granted(_) => break,
-                    Attempt::Queued { retry_after } => rest = retry_after.unwrap(),
+                    AcquireOutcome::Granted(_) => break,
+                    AcquireOutcome::Queued { retry_after } => rest = retry_after.unwrap(),
                     other => panic!("{other:?}"),
                 }
             }

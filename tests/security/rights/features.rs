@@ -4,7 +4,7 @@ use lock_core::conformance::Suite;
 use lock_core::{Mode, OwnerToken, Ttl};
 use lock_redis::{Builder, Notifications, Protocol};
 
-use super::laws::{Law, ability, backend};
+use super::laws::{Law, backend, capability};
 use super::scenes::Scene;
 
 /// A feature that apps use, and the least rights of its user.
@@ -96,10 +96,10 @@ fn mutex() -> Feature {
     let mut rights = mutex_by_time().rights;
     rights.extend(in_line());
     rights.extend([
-        ("+setrange", Law::Backend("an_exchange_hands_over_and_queues_again")),
-        ("+lpop", Law::Backend("an_exchange_hands_over_and_queues_again")),
-        ("+lrange", Law::Backend("an_exchange_hands_over_and_queues_again")),
-        ("+hmget", Law::Backend("an_exchange_hands_over_and_queues_again")),
+        ("+setrange", Law::Backend("a_release_and_requeue_hands_over_and_queues_again")),
+        ("+lpop", Law::Backend("a_release_and_requeue_hands_over_and_queues_again")),
+        ("+lrange", Law::Backend("a_release_and_requeue_hands_over_and_queues_again")),
+        ("+hmget", Law::Backend("a_release_and_requeue_hands_over_and_queues_again")),
         ("+lpush", Law::Scene(Scene::PlaceIsPutBack(Mode::Exclusive))),
         ("+lindex", Law::Backend("leases_are_granted_together_or_not_at_all")),
     ]);
@@ -109,7 +109,7 @@ fn mutex() -> Feature {
         "leases_are_granted_together_or_not_at_all",
         "no_waiter_is_overtaken_together",
     ));
-    laws.extend(ability(&Suite::cell(), Law::Cell, &[]));
+    laws.extend(capability(&Suite::cell(), Law::Cell, &[]));
     let scenes = [
         Scene::PlaceIsPutBack(Mode::Exclusive),
         Scene::PlaceIsKeptWithoutMemory,
@@ -138,7 +138,7 @@ fn in_line() -> Vec<(&'static str, Law)> {
 }
 
 fn laws_of_a_line() -> Vec<Law> {
-    backend("a_release_wakes_a_watcher", "every_answer_tells_the_demand")
+    backend("a_release_wakes_a_watcher", "every_answer_tells_the_contention")
 }
 
 /// `RwLock`, whose writers need what a mutex needs.
@@ -153,8 +153,8 @@ fn rwlock() -> Feature {
     let mut laws = laws_of_a_mutex();
     laws.extend(laws_of_a_line());
     laws.extend(backend("readers_share_a_key", "only_one_reader_is_upgradable"));
-    laws.extend(ability(&Suite::convert(), Law::Convert, &OF_PERMITS_AS_WELL));
-    laws.extend(ability(&Suite::shared(), Law::Shared, &[]));
+    laws.extend(capability(&Suite::convert(), Law::Convert, &OF_PERMITS_AS_WELL));
+    laws.extend(capability(&Suite::shared(), Law::Shared, &[]));
     laws.push(Law::Scene(Scene::IsReleasedByForce(Mode::Shared)));
     Feature { name: "reader-writer lock", rights, laws, setups: &IN_LINE, events: "" }
 }
@@ -191,7 +191,7 @@ fn semaphore() -> Feature {
         ("+zcount", Law::Scene(Scene::IsReleasedByForce(ONE_PERMIT))),
     ]);
     let mut laws = backend("permits_add_up_to_their_limit", "a_large_request_is_not_starved");
-    laws.extend(ability(&Suite::permits(), Law::Permits, &[]));
+    laws.extend(capability(&Suite::permits(), Law::Permits, &[]));
     laws.push(Law::Scene(Scene::PlaceIsPutBack(ONE_PERMIT)));
     laws.push(Law::Scene(Scene::IsReleasedByForce(ONE_PERMIT)));
     Feature { name: "semaphore", rights, laws, setups: &IN_LINE, events: "" }
@@ -208,7 +208,7 @@ fn reentrant() -> Feature {
         ("+zrange", held),
         ("+zcount", Law::Scene(Scene::IsReleasedByForce(group))),
     ]);
-    let mut laws = ability(&Suite::joint(), Law::Joint, &[]);
+    let mut laws = capability(&Suite::joint(), Law::Joint, &[]);
     laws.push(Law::Scene(Scene::PlaceIsPutBack(group)));
     laws.push(Law::Scene(Scene::IsReleasedByForce(group)));
     Feature { name: "reentrant mutex", rights, laws, setups: &IN_LINE, events: "" }
@@ -283,7 +283,7 @@ fn node() -> Feature {
     rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
     rights.push(("+info", Law::Node("an_unknown_node_abstains")));
     // The other laws use the server's queue, which the servers of a quorum do not.
-    let mut laws = ability(
+    let mut laws = capability(
         &Suite::quorum(),
         Law::Node,
         &["a_vote_overtakes_no_waiter", "a_vote_gets_no_place"],

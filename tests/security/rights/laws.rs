@@ -10,7 +10,7 @@ use super::world::World;
 pub(super) enum Law {
     /// A law of every backend.
     Backend(&'static str),
-    /// A law of an ability.
+    /// A law of a capability.
     Shared(&'static str),
     Convert(&'static str),
     Joint(&'static str),
@@ -43,8 +43,8 @@ pub(super) fn backend(first: &str, last: &str) -> Vec<Law> {
     all[first..=last].iter().copied().map(Law::Backend).collect()
 }
 
-/// All laws of an ability, except those that need another feature.
-pub(super) fn ability(
+/// All laws of a capability, except those that need another feature.
+pub(super) fn capability(
     suite: &Suite<World>,
     law: fn(&'static str) -> Law,
     but: &[&str],

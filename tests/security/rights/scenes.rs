@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::conformance::{Harness as _, Verdict};
 use lock_core::{
-    Acquire, Attempt, Backend as _, Claim, Convert, ConvertBackend as _, Error, Hint,
+    Acquire, AcquireOutcome, Backend as _, Claim, Convert, ConvertBackend as _, Error, Hint,
     InspectBackend as _, Key, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
@@ -160,7 +160,7 @@ async fn looks_at_an_upgrade(able: &RedisBackend, looker: &RedisBackend) -> Outc
     let upgrade =
         Convert::new(reader, Mode::Exclusive, asked(&claim("u", Mode::Shared)).ttl).queued();
     let attempt = able.convert(&upgrade).await.map_err(said)?;
-    is(matches!(attempt, Attempt::Queued { .. }), || format!("{attempt:?}"))?;
+    is(matches!(attempt, AcquireOutcome::Queued { .. }), || format!("{attempt:?}"))?;
     let seen = looker.inspect(&key("u")).await.map_err(said)?;
     is((seen.holding, seen.waiting) == (2, 1), || format!("{seen:?}"))
 }
@@ -194,7 +194,9 @@ async fn server_sits_out(world: &World) -> Outcome {
     here.init().await.map_err(said)?;
     granted(&here, &held).await?;
     let attempt = there.try_acquire(&asked(&other)).await.map_err(said)?;
-    is(matches!(attempt, Attempt::Busy { retry_after: Some(_) }), || format!("{attempt:?}"))?;
+    is(matches!(attempt, AcquireOutcome::Busy { retry_after: Some(_) }), || {
+        format!("{attempt:?}")
+    })?;
     let renewal = here.renew(&Renew::new(held.clone(), asked(&held).ttl)).await;
     is(matches!(renewal, Renewal::Renewed { .. }), || format!("{renewal:?}"))?;
     for released in [Released::Freed { contended: false }, Released::NotHeld] {
@@ -231,12 +233,12 @@ fn asked(claim: &Claim) -> Acquire {
 
 async fn granted(backend: &RedisBackend, claim: &Claim) -> Outcome {
     let attempt = backend.try_acquire(&asked(claim)).await.map_err(said)?;
-    is(matches!(attempt, Attempt::Granted(_)), || format!("not granted: {attempt:?}"))
+    is(matches!(attempt, AcquireOutcome::Granted(_)), || format!("not granted: {attempt:?}"))
 }
 
 async fn queued(backend: &RedisBackend, request: &Acquire) -> Outcome {
     let attempt = backend.try_acquire(&request.clone().queued()).await.map_err(said)?;
-    is(matches!(attempt, Attempt::Queued { .. }), || format!("not queued: {attempt:?}"))
+    is(matches!(attempt, AcquireOutcome::Queued { .. }), || format!("not queued: {attempt:?}"))
 }
 
 fn is(it: bool, why: impl FnOnce() -> String) -> Outcome {

@@ -34,7 +34,7 @@ pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
         super::tape::show_error(&error);
     }
     shown(backend.inspect(key).await).ok();
-    shown(backend.exchange(claim, &next).await).ok();
+    shown(backend.release_and_requeue(claim, &next).await).ok();
     if let Some(mut watch) = watch {
         show(&tokio::time::timeout(MOMENT, watch.next()).await);
         show(&watch);
@@ -44,7 +44,7 @@ pub(crate) async fn drive(backend: &RedisBackend, claim: &Claim, value: &str) {
     }
     shown(backend.force_release(key).await).ok();
     drive_modes(backend, claim, ttl).await;
-    shown(backend.acquire_together(&[request.clone(), next]).await).ok();
+    shown(backend.try_acquire_all(&[request.clone(), next]).await).ok();
     drive_votes(backend, claim, request).await;
     shown(backend.check().await).ok();
 }

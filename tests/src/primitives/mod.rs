@@ -49,7 +49,7 @@ const MEANWHILE: Duration = Duration::from_millis(100);
 
 /// A store of its own for one case.
 ///
-/// The abilities of the backend that not every store has are bounds of the cases that need them.
+/// The capabilities of the backend that not every store has are bounds of the cases that need them.
 pub trait Stage: Sized {
     /// How clients reach the store.
     type Backend: SharedBackend + CellBackend + InspectBackend;
@@ -139,8 +139,8 @@ async fn until_held<B: InspectBackend>(locks: &Locks<B>, name: &str, count: u64)
 
 /// Makes a test of each case for a stage.
 ///
-/// Each group of cases is named, in this order. A group of an ability is followed by `yes`, or by `no` where the
-/// backend lacks the ability. A `yes` for a backend without the ability does not compile.
+/// Each group of cases is named, in this order. A group of a capability is followed by `yes`, or by `no` where the
+/// backend lacks the capability. A `yes` for a backend without the capability does not compile.
 ///
 /// ```text
 /// lock_tests::primitives!(lock_tests::primitives::QuorumOfThree:
@@ -177,6 +177,9 @@ macro_rules! primitives {
         $crate::primitives!(@tests options $stage:
             an_explicit_lease_lives_as_long_as_it_is_extended,
             handles_with_other_options_are_two_locks_that_exclude,
+            locks_of_every_kind_take_options,
+            a_cell_bounds_its_initialization,
+            a_handle_gives_its_options_to_its_locks,
             a_name_is_a_lock,
         );
     };
@@ -262,6 +265,9 @@ macro_rules! primitives {
             permits_that_were_dropped_are_free_for_a_try,
             a_part_that_was_released_is_free_at_once,
             the_first_client_says_how_many_there_are,
+            the_last_declaration_wins,
+            a_smaller_number_ends_no_permit,
+            processes_with_two_numbers_run_side_by_side,
             two_handles_of_one_client_are_one_semaphore,
             added_permits_are_for_both_clients,
             a_semaphore_may_begin_without_permits,
@@ -274,6 +280,7 @@ macro_rules! primitives {
             a_barrier_is_passed_round_by_round,
             participants_beyond_the_number_begin_another_round,
             a_barrier_does_not_count_a_dead_participant,
+            a_barrier_has_a_ttl_of_its_own,
         );
     };
     (@joint yes $stage:ty) => {
@@ -287,7 +294,7 @@ macro_rules! primitives {
             a_forced_release_lets_the_first_waiter_in,
         );
     };
-    (@$ability:ident no $stage:ty) => {};
+    (@$capability:ident no $stage:ty) => {};
     (@tests $group:ident $stage:ty: $($case:ident,)+) => {
         mod $group {
             $(

@@ -7,7 +7,7 @@ mod waiter;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, FencingToken, Grant, Key, OwnerToken, Released, Renew,
+    Acquire, AcquireOutcome, Backend, Claim, FencingToken, Grant, Key, OwnerToken, Released, Renew,
     Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
@@ -29,7 +29,7 @@ pub(crate) fn claim(name: &str) -> Claim {
 /// Asks for a lease that must be granted.
 pub(crate) async fn granted(backend: &RedisBackend, claim: &Claim) -> Grant {
     match backend.try_acquire(&Acquire::new(claim.clone(), long())).await.unwrap() {
-        Attempt::Granted(grant) => grant,
+        AcquireOutcome::Granted(grant) => grant,
         other => panic!("expected a grant, got {other:?}"),
     }
 }
@@ -66,7 +66,10 @@ pub(crate) async fn served_in_order(
     assert!(grant.tokens.first() > token, "{grant:?} after {token}");
     // A lease that is handed over lives for a second.
     renewed(&first.backend, &first.request.claim).await;
-    assert!(matches!(second.ask().await, Attempt::Queued { .. }), "the second waiter overtook");
+    assert!(
+        matches!(second.ask().await, AcquireOutcome::Queued { .. }),
+        "the second waiter overtook"
+    );
     released(&first.backend, &first.request.claim).await;
     let next = second.gets_it().await;
     assert!(next.tokens.first() > grant.tokens.last());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Grant, Hint, Watch};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Grant, Hint, Watch};
 use lock_redis::RedisBackend;
 use lock_tests::soon;
 
@@ -22,12 +22,12 @@ impl Waiter {
         let request = Acquire::new(claim, long()).queued();
         let waiter = Self { backend: backend.clone(), request, watch };
         let attempt = waiter.ask().await;
-        assert!(matches!(attempt, Attempt::Queued { .. }), "{attempt:?}");
+        assert!(matches!(attempt, AcquireOutcome::Queued { .. }), "{attempt:?}");
         waiter
     }
 
     /// Repeats the request until there is an answer.
-    pub(crate) async fn ask(&self) -> Attempt {
+    pub(crate) async fn ask(&self) -> AcquireOutcome {
         loop {
             match self.backend.try_acquire(&self.request).await {
                 Ok(attempt) => return attempt,
@@ -42,8 +42,8 @@ impl Waiter {
     pub(crate) async fn is_queued(&self) {
         loop {
             match self.ask().await {
-                Attempt::Queued { .. } => return,
-                Attempt::Busy { .. } => tokio::time::sleep(Duration::from_millis(10)).await,
+                AcquireOutcome::Queued { .. } => return,
+                AcquireOutcome::Busy { .. } => tokio::time::sleep(Duration::from_millis(10)).await,
                 other => panic!("{other:?}"),
             }
         }
@@ -67,7 +67,7 @@ impl Waiter {
             let mut ask = true;
             loop {
                 if std::mem::take(&mut ask)
-                    && let Attempt::Granted(grant) = self.ask().await
+                    && let AcquireOutcome::Granted(grant) = self.ask().await
                 {
                     return grant;
                 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::scene::{Client, granted, in_mode};
 use super::verdict::{Check, Failure};
 use crate::{
-    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Grant, Hint, Key, Mode, Released,
-    Ttl,
+    Acquire, AcquireOutcome, Backend, Claim, Convert, Error, ErrorKind, Grant, Hint, Key, Mode,
+    Released, Ttl,
 };
 use crate::{OwnerToken, Renew, Renewal, Watch};
 
@@ -29,10 +29,13 @@ pub(super) trait Request: Clone + Send + Sync {
     /// The claim that holds the key if the request is granted.
     fn claim(&self) -> &Claim;
 
-    /// The ability that a backend lacks if it does not support the request.
+    /// The capability that a backend lacks if it does not support the request.
     fn lacking(&self) -> String;
 
-    fn send(&self, backend: &impl Backend) -> impl Future<Output = Result<Attempt, Error>> + Send;
+    fn send(
+        &self,
+        backend: &impl Backend,
+    ) -> impl Future<Output = Result<AcquireOutcome, Error>> + Send;
 }
 
 impl Request for Acquire {
@@ -44,7 +47,7 @@ impl Request for Acquire {
         format!("this backend has no {:?}", self.claim.mode)
     }
 
-    async fn send(&self, backend: &impl Backend) -> Result<Attempt, Error> {
+    async fn send(&self, backend: &impl Backend) -> Result<AcquireOutcome, Error> {
         backend.try_acquire(self).await
     }
 }
@@ -59,7 +62,7 @@ impl Request for Convert {
         format!("this backend does not convert {from:?} to {:?}", request.claim.mode)
     }
 
-    async fn send(&self, backend: &impl Backend) -> Result<Attempt, Error> {
+    async fn send(&self, backend: &impl Backend) -> Result<AcquireOutcome, Error> {
         let none = || Error::new(ErrorKind::Unsupported, "the backend does not name its converter");
         backend.capabilities().converter().ok_or_else(none)?.convert(self).await
     }
@@ -70,9 +73,9 @@ impl<B: Backend> Client<B> {
     pub(super) async fn joins<R: Request>(&self, request: R) -> Check<Option<Waiter<'_, B, R>>> {
         let mut waiter = self.in_line(request).await?;
         match waiter.asks().await? {
-            Attempt::Queued { .. } => Ok(Some(waiter)),
-            Attempt::Busy { .. } => Ok(None),
-            Attempt::Granted(_) => {
+            AcquireOutcome::Queued { .. } => Ok(Some(waiter)),
+            AcquireOutcome::Busy { .. } => Ok(None),
+            AcquireOutcome::Granted(_) => {
                 let mode = waiter.claim().mode;
                 Err(Failure::Broken(format!("{mode:?} was granted beside others")))
             }
@@ -91,7 +94,7 @@ impl<B: Backend> Client<B> {
     }
 
     /// Makes a request; the law is not applicable to a backend without such a mode.
-    pub(super) async fn ask(&self, request: &impl Request) -> Check<Attempt> {
+    pub(super) async fn ask(&self, request: &impl Request) -> Check<AcquireOutcome> {
         match self.sends(request).await? {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 Err(self.lacks(request, &error))
@@ -121,7 +124,7 @@ impl<B: Backend> Client<B> {
         }
     }
 
-    async fn sends(&self, request: &impl Request) -> Check<Result<Attempt, Error>> {
+    async fn sends(&self, request: &impl Request) -> Check<Result<AcquireOutcome, Error>> {
         self.bounded("a request", request.send(&self.backend)).await
     }
 
@@ -160,9 +163,9 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
     }
 
     /// Repeats the request.
-    pub(super) async fn asks(&mut self) -> Check<Attempt> {
+    pub(super) async fn asks(&mut self) -> Check<AcquireOutcome> {
         let attempt = self.client.ask(&self.request).await?;
-        if let Attempt::Queued { retry_after } = attempt {
+        if let AcquireOutcome::Queued { retry_after } = attempt {
             self.retry_after = retry_after;
         }
         Ok(attempt)
@@ -171,7 +174,7 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
     /// Repeats the request, which must still be in the queue.
     pub(super) async fn still_waits(&mut self) -> Check {
         match self.asks().await? {
-            Attempt::Queued { .. } => Ok(()),
+            AcquireOutcome::Queued { .. } => Ok(()),
             other => Err(Failure::Broken(format!("it was not yet its turn, but it got {other:?}"))),
         }
     }
@@ -223,9 +226,9 @@ impl<B: Backend, R: Request> Waiter<'_, B, R> {
             .bounded("its turn in the queue", async {
                 loop {
                     match self.asks().await? {
-                        Attempt::Granted(grant) => return Ok(grant),
-                        Attempt::Busy { .. } => return Err(no_queue()),
-                        Attempt::Queued { .. } => {}
+                        AcquireOutcome::Granted(grant) => return Ok(grant),
+                        AcquireOutcome::Busy { .. } => return Err(no_queue()),
+                        AcquireOutcome::Queued { .. } => {}
                     }
                     // Without a time, only a hint can end the wait.
                     let time = self.retry_after.unwrap_or(Duration::MAX);
@@ -251,9 +254,9 @@ fn no_queue() -> Failure {
 }
 
 /// Checks that an answer is a refusal without a place in the queue.
-pub(super) fn refused(attempt: Attempt) -> Check {
+pub(super) fn refused(attempt: AcquireOutcome) -> Check {
     match attempt {
-        Attempt::Busy { .. } => Ok(()),
+        AcquireOutcome::Busy { .. } => Ok(()),
         other => Err(Failure::Broken(format!("expected a refusal, got {other:?}"))),
     }
 }

@@ -1,9 +1,9 @@
 //! The macro that makes tests of laws.
 
 /// Makes one `#[tokio::test]` of each law of [`Backend`](crate::Backend), and of each law of the named
-/// abilities. An expression makes the harness.
+/// capabilities. An expression makes the harness.
 ///
-/// Each test evaluates the expression anew, and the expression may await. `abilities: [...]` may follow it, with
+/// Each test evaluates the expression anew, and the expression may await. `capabilities: [...]` may follow it, with
 /// any of `shared`, `convert`, `joint`, `permits`, `cell`, `inspect` and `quorum`. The clients of the harness then
 /// have to implement [`SharedBackend`](crate::SharedBackend), [`ConvertBackend`](crate::ConvertBackend),
 /// [`JointBackend`](crate::JointBackend), [`PermitBackend`](crate::PermitBackend),
@@ -25,11 +25,11 @@
 ///     lock_core::conformance_tests!(MemoryBackend::new(), start_paused = true);
 /// }
 ///
-/// mod with_abilities_on_many_threads {
+/// mod with_capabilities_on_many_threads {
 ///     use lock_core::memory::MemoryBackend;
 ///     lock_core::conformance_tests!(
 ///         MemoryBackend::new(),
-///         abilities: [shared, convert, permits, inspect],
+///         capabilities: [shared, convert, permits, inspect],
 ///         flavor = "multi_thread",
 ///         worker_threads = 4
 ///     );
@@ -41,12 +41,12 @@
 macro_rules! conformance_tests {
     (
         $harness:expr,
-        abilities: [$($ability:ident),* $(,)?]
+        capabilities: [$($capability:ident),* $(,)?]
         $(, $($option:ident = $value:tt),* $(,)?)?
     ) => {
         $crate::conformance_tests! { $harness $(, $($option = $value),*)? }
-        $crate::__lock_core_abilities! {
-            [$($ability)*] ($harness) ($($($option = $value),*)?)
+        $crate::__lock_core_capabilities! {
+            [$($capability)*] ($harness) ($($($option = $value),*)?)
         }
     };
     ($harness:expr $(, $($option:ident = $value:tt),* $(,)?)?) => {
@@ -56,53 +56,53 @@ macro_rules! conformance_tests {
     };
 }
 
-/// Makes the tests of each ability in the list.
+/// Makes the tests of each capability in the list.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __lock_core_abilities {
+macro_rules! __lock_core_capabilities {
     ([] $harness:tt $options:tt) => {};
     ([shared $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_shared_laws! {
             [$crate::__lock_core_tests] shared $harness $options
         }
-        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+        $crate::__lock_core_capabilities! { [$($more)*] $harness $options }
     };
     ([convert $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_convert_laws! {
             [$crate::__lock_core_tests] convert $harness $options
         }
-        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+        $crate::__lock_core_capabilities! { [$($more)*] $harness $options }
     };
     ([joint $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_joint_laws! {
             [$crate::__lock_core_tests] joint $harness $options
         }
-        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+        $crate::__lock_core_capabilities! { [$($more)*] $harness $options }
     };
     ([permits $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_permit_laws! {
             [$crate::__lock_core_tests] permits $harness $options
         }
         $crate::__lock_core_one_permit! { $harness $options }
-        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+        $crate::__lock_core_capabilities! { [$($more)*] $harness $options }
     };
     ([cell $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_cell_laws! {
             [$crate::__lock_core_tests] cell $harness $options
         }
-        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+        $crate::__lock_core_capabilities! { [$($more)*] $harness $options }
     };
     ([inspect $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_inspect_laws! {
             [$crate::__lock_core_tests] inspect $harness $options
         }
-        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+        $crate::__lock_core_capabilities! { [$($more)*] $harness $options }
     };
     ([quorum $($more:ident)*] $harness:tt $options:tt) => {
         $crate::__lock_core_quorum_laws! {
             [$crate::__lock_core_tests] quorum $harness $options
         }
-        $crate::__lock_core_abilities! { [$($more)*] $harness $options }
+        $crate::__lock_core_capabilities! { [$($more)*] $harness $options }
     };
 }
 

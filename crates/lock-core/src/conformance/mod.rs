@@ -1,4 +1,4 @@
-//! The laws of [`Backend`](crate::Backend) and of the abilities, as test suites for
+//! The laws of [`Backend`](crate::Backend) and of the capabilities, as test suites for
 //! every backend and every wrapper around one.
 //!
 //! Implement [`Harness`], which tells the suite how to handle your store. Then let a macro make one test
@@ -14,10 +14,10 @@
 //! # mod more {
 //! # use lock_core::memory::MemoryBackend;
 //!
-//! // These laws, and the laws of the abilities that the backend has.
+//! // These laws, and the laws of the capabilities that the backend has.
 //! lock_core::conformance_tests!(
 //!     MemoryBackend::new(),
-//!     abilities: [shared, joint, permits, cell, inspect, quorum]
+//!     capabilities: [shared, joint, permits, cell, inspect, quorum]
 //! );
 //! # }
 //! ```
@@ -25,7 +25,7 @@
 //! The tests are ordinary `#[tokio::test]`s, so the crate that calls
 //! [`conformance_tests!`](crate::conformance_tests) needs tokio with its `macros` and `rt`. Call the macro
 //! once per module. Where there is no test runner, [`run`] tests one law of the backend, and
-//! [`Suite::run`] one law of an ability.
+//! [`Suite::run`] one law of a capability.
 //!
 //! Nearly every law works with **two independent clients** on one key, because one client alone
 //! cannot tell a distributed lock from a local one. A backend that answers "granted" without
@@ -35,7 +35,7 @@
 //! hints, a queue or a mode that the backend does not offer. Such a test passes, and says
 //! so on the standard error stream, even if the test runner hides the output of tests that pass.
 //! So if your backend is meant to have a queue, read that output. A backend that implements the trait of an
-//! ability has promised it: if the ability is missing, the law is broken.
+//! capability has promised it: if the capability is missing, the law is broken.
 //!
 //! A semaphore of one permit is a mutex, so [the laws of a mutex](Suite::one_permit) are tested with
 //! it as well. The writer of an `RwLock` asks for [`Mode::Exclusive`](crate::Mode::Exclusive) as a mutex does,

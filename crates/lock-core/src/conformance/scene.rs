@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::verdict::{Check, Failure, ensure};
 use super::voter::Voters;
 use super::{Harness, Hook};
-use crate::{Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key};
+use crate::{
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key,
+};
 use crate::{Mode, OwnerToken, Released, Renew, Renewal, Ttl, Watch};
 
 /// The terms that all laws of one suite share.
@@ -139,7 +141,7 @@ impl<'h, H: Harness> Scene<'h, H> {
                 return Ok(());
             }
             ensure!(
-                !matches!(attempt, Attempt::Granted(_)),
+                !matches!(attempt, AcquireOutcome::Granted(_)),
                 "another client was granted the key {:?} before the holder's deadline",
                 deadline.saturating_duration_since(now)
             );
@@ -171,11 +173,14 @@ impl<B: Backend> Client<B> {
         self.backend.clock()
     }
 
-    pub(super) async fn attempt(&self, claim: &Claim, ttl: Ttl) -> Check<Attempt> {
+    pub(super) async fn attempt(&self, claim: &Claim, ttl: Ttl) -> Check<AcquireOutcome> {
         Ok(self.try_acquire(&Acquire::new(claim.clone(), ttl)).await??)
     }
 
-    pub(super) async fn try_acquire(&self, request: &Acquire) -> Check<Result<Attempt, Error>> {
+    pub(super) async fn try_acquire(
+        &self,
+        request: &Acquire,
+    ) -> Check<Result<AcquireOutcome, Error>> {
         self.bounded("try_acquire", self.backend.try_acquire(request)).await
     }
 
@@ -187,7 +192,7 @@ impl<B: Backend> Client<B> {
     /// Asks for the key with a new owner, which must be refused.
     pub(super) async fn refused(&self, key: &Key, ttl: Ttl) -> Check<Option<Duration>> {
         match self.attempt(&self.claim(key)?, ttl).await? {
-            Attempt::Busy { retry_after } => Ok(retry_after),
+            AcquireOutcome::Busy { retry_after } => Ok(retry_after),
             other => {
                 Err(Failure::Broken(format!("{key} is held, but another owner got {other:?}")))
             }
@@ -215,12 +220,12 @@ impl<B: Backend> Client<B> {
         self.bounded("release", self.backend.release(claim)).await
     }
 
-    pub(super) async fn exchange(
+    pub(super) async fn release_and_requeue(
         &self,
         claim: &Claim,
         next: &Acquire,
-    ) -> Check<Result<(Released, Option<Attempt>), Error>> {
-        self.bounded("exchange", self.backend.exchange(claim, next)).await
+    ) -> Check<Result<(Released, Option<AcquireOutcome>), Error>> {
+        self.bounded("release_and_requeue", self.backend.release_and_requeue(claim, next)).await
     }
 
     /// Releases a lease that must be held.
@@ -275,9 +280,9 @@ pub(super) fn in_mode(key: &Key, mode: Mode) -> Check<Claim> {
     Ok(Claim::exclusive(key.clone(), OwnerToken::generate()?).in_mode(mode))
 }
 
-pub(super) fn granted(attempt: Attempt) -> Check<Grant> {
+pub(super) fn granted(attempt: AcquireOutcome) -> Check<Grant> {
     match attempt {
-        Attempt::Granted(grant) => Ok(grant),
+        AcquireOutcome::Granted(grant) => Ok(grant),
         other => Err(Failure::Broken(format!("expected a grant, got {other:?}"))),
     }
 }

@@ -11,7 +11,7 @@ use super::scene::{Scene, Terms};
 use super::verdict::{Check, Verdict};
 use super::{Harness, Law};
 
-/// The laws of [`Backend`](crate::Backend) or of one ability, for the clients of a harness.
+/// The laws of [`Backend`](crate::Backend) or of one capability, for the clients of a harness.
 ///
 /// A harness has a suite only if its clients implement the trait.
 ///

@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Harness, Hook};
-use crate::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Key};
+use crate::{
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Key,
+};
 use crate::{QuorumNode, Released, Renew, Renewal, Result, Ttl, Vote, Watch};
 
 /// A harness whose clients ask for votes instead of leases, so that the laws of leases test votes.
@@ -17,12 +19,12 @@ pub(super) struct Voter<B>(B);
 
 #[async_trait]
 impl<B: QuorumNode> Backend for Voter<B> {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome> {
         // This floor is below every token, so the node takes its next number.
         let ballot = Ballot::new(request.clone(), FencingToken::new(0));
         match self.0.vote(&ballot).await? {
-            Vote::Granted(grant) => Ok(Attempt::Granted(grant)),
-            Vote::Busy { retry_after, .. } => Ok(Attempt::Busy { retry_after }),
+            Vote::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
+            Vote::Busy { retry_after, .. } => Ok(AcquireOutcome::Busy { retry_after }),
             Vote::Abstains => Err(Error::new(
                 ErrorKind::Other,
                 "a node abstained from a ballot that expects nothing",

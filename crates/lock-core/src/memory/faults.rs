@@ -27,7 +27,7 @@ use crate::{ErrorKind, Hint, Key};
 /// ```
 /// use lock_core::memory::{MemoryBackend, Verb};
 /// # use std::time::Duration;
-/// # use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Renew, Renewal, Ttl};
+/// # use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Renew, Renewal, Ttl};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> lock_core::Result<()> {
@@ -47,7 +47,7 @@ use crate::{ErrorKind, Hint, Key};
 /// assert_eq!(backend.live_leases(), 0);
 /// gate.open();
 /// # let answer = task.await.map_err(|e| lock_core::Error::with_source(lock_core::ErrorKind::Other, "task", e))?;
-/// assert!(matches!(answer?, Attempt::Granted(_)));
+/// assert!(matches!(answer?, AcquireOutcome::Granted(_)));
 /// # Ok(())
 /// # }
 /// ```

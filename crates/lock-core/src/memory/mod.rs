@@ -9,7 +9,7 @@
 //! ```
 //! use std::time::Duration;
 //! use lock_core::memory::MemoryBackend;
-//! use lock_core::{Acquire, Attempt, Backend, Claim, Key, OwnerToken, Ttl};
+//! use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> lock_core::Result<()> {
@@ -21,19 +21,19 @@
 //! let ttl = Ttl::new(Duration::from_secs(30))?;
 //!
 //! let mine = Acquire::new(Claim::exclusive(key.clone(), OwnerToken::generate()?), ttl);
-//! assert!(matches!(ours.try_acquire(&mine).await?, Attempt::Granted(_)));
+//! assert!(matches!(ours.try_acquire(&mine).await?, AcquireOutcome::Granted(_)));
 //!
 //! let rival = Acquire::new(Claim::exclusive(key, OwnerToken::generate()?), ttl);
-//! assert!(matches!(theirs.try_acquire(&rival).await?, Attempt::Busy { .. }));
+//! assert!(matches!(theirs.try_acquire(&rival).await?, AcquireOutcome::Busy { .. }));
 //!
 //! // No client renews, so the lease expires: here in no time, because this runtime is paused.
 //! tokio::time::sleep(ttl.duration()).await;
-//! assert!(matches!(theirs.try_acquire(&rival).await?, Attempt::Granted(_)));
+//! assert!(matches!(theirs.try_acquire(&rival).await?, AcquireOutcome::Granted(_)));
 //! # Ok(())
 //! # }
 //! ```
 
-mod abilities;
+mod capabilities;
 mod connection;
 mod entry;
 mod faults;
@@ -67,8 +67,8 @@ pub use self::stats::{Stats, Verb};
 use self::connection::Connection;
 use self::store::Store;
 use crate::{
-    Acquire, Attempt, Backend, Capabilities, Claim, Clock, Error, Key, Released, Renew, Renewal,
-    Watch,
+    Acquire, AcquireOutcome, Backend, Capabilities, Claim, Clock, Error, Key, Released, Renew,
+    Renewal, Watch,
 };
 
 /// A store inside this process, and one client's connection to it.
@@ -77,7 +77,7 @@ use crate::{
 /// [faults](Self::faults) and its [statistics](Self::stats). [`client`](Self::client) gives another
 /// client of the same store, as another process would be. The store lives as long as any of its clients.
 ///
-/// The backend serves all modes and conversions, and has every ability for which there is a trait. A lease
+/// The backend serves all modes and conversions, and has every capability for which there is a trait. A lease
 /// lives until its owner releases it or it expires. It does not end with its client.
 ///
 /// # Queue
@@ -239,7 +239,7 @@ impl fmt::Debug for MemoryBackend {
 
 #[async_trait]
 impl Backend for MemoryBackend {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         let sent = self.clock().now();
         let Self { store, connection } = self;
         connection.carry(Verb::Acquire, || store.acquire(request, connection, sent)).await?
@@ -259,20 +259,25 @@ impl Backend for MemoryBackend {
         connection.carry(Verb::Release, || store.release(claim, connection)).await
     }
 
-    async fn exchange(
+    async fn release_and_requeue(
         &self,
         claim: &Claim,
         next: &Acquire,
-    ) -> Result<(Released, Option<Attempt>), Error> {
+    ) -> Result<(Released, Option<AcquireOutcome>), Error> {
         let sent = self.clock().now();
         let Self { store, connection } = self;
-        connection.carry(Verb::Release, || store.exchange(claim, next, connection, sent)).await
+        connection
+            .carry(Verb::Release, || store.release_and_requeue(claim, next, connection, sent))
+            .await
     }
 
-    async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+    async fn try_acquire_all(
+        &self,
+        requests: &[Acquire],
+    ) -> Result<Option<Vec<AcquireOutcome>>, Error> {
         let sent = self.clock().now();
         let Self { store, connection } = self;
-        let acquire = || store.acquire_together(requests, connection, sent);
+        let acquire = || store.try_acquire_all(requests, connection, sent);
         connection.carry(Verb::Acquire, acquire).await?.map(Some)
     }
 

@@ -143,7 +143,7 @@ impl Slot {
             ttl: request.ttl,
             tokens: request.tokens,
             value: request.value,
-            ends: visit.now + request.ttl.place().duration(),
+            ends: visit.now + request.ttl.for_place().duration(),
             client: Arc::clone(visit.client),
         }
     }

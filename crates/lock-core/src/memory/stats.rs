@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[non_exhaustive]
 pub enum Verb {
     /// [`Backend::try_acquire`](crate::Backend::try_acquire) and
-    /// [`acquire_together`](crate::Backend::acquire_together).
+    /// [`try_acquire_all`](crate::Backend::try_acquire_all).
     Acquire,
     /// [`Backend::renew`](crate::Backend::renew).
     Renew,
     /// [`Backend::release`](crate::Backend::release) and
-    /// [`exchange`](crate::Backend::exchange).
+    /// [`release_and_requeue`](crate::Backend::release_and_requeue).
     Release,
     /// [`Backend::watch`](crate::Backend::watch).
     Watch,

@@ -15,7 +15,8 @@ use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
 use crate::Watch;
 use crate::{
-    Acquire, Attempt, Claim, Clock, Convert, Error, Hint, Instant, Key, Released, Renew, Renewal,
+    Acquire, AcquireOutcome, Claim, Clock, Convert, Error, Hint, Instant, Key, Released, Renew,
+    Renewal,
 };
 
 /// Below this number of keys the store does not look for idle ones.
@@ -51,7 +52,7 @@ impl Store {
         request: &Acquire,
         client: &Arc<Connection>,
         sent: Instant,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AcquireOutcome, Error> {
         self.at(&request.claim.key, |entry, now, post| {
             entry.acquire(request, &Visit::new(client, sent, now), self.queue_limit, post)
         })
@@ -63,7 +64,7 @@ impl Store {
         request: &Convert,
         client: &Arc<Connection>,
         sent: Instant,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AcquireOutcome, Error> {
         self.at(&request.request.claim.key, |entry, now, post| {
             entry.convert(request, &Visit::new(client, sent, now), self.queue_limit, post)
         })
@@ -87,15 +88,21 @@ impl Store {
         released.unwrap_or(Released::NotHeld)
     }
 
-    pub(super) fn exchange(
+    pub(super) fn release_and_requeue(
         &self,
         claim: &Claim,
         next: &Acquire,
         client: &Arc<Connection>,
         sent: Instant,
-    ) -> (Released, Option<Attempt>) {
+    ) -> (Released, Option<AcquireOutcome>) {
         let attempt = self.at_known(&claim.key, |entry, now, post| {
-            entry.exchange(claim, next, &Visit::new(client, sent, now), self.queue_limit, post)
+            entry.release_and_requeue(
+                claim,
+                next,
+                &Visit::new(client, sent, now),
+                self.queue_limit,
+                post,
+            )
         });
         match attempt.flatten() {
             Some(attempt) => (Released::Freed { contended: false }, Some(attempt)),
@@ -247,7 +254,7 @@ mod tests {
             let claim = Claim::exclusive(key, OwnerToken::generate().unwrap());
             let request = Acquire::new(claim.clone(), ttl);
             let attempt = store.acquire(&request, &client, Clock::tokio().now());
-            assert!(matches!(attempt, Ok(Attempt::Granted(_))));
+            assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))));
             if index % 2 == 0 {
                 assert_eq!(store.release(&claim, &client), Released::Freed { contended: false });
             } else if index % 20 == 1 {

@@ -8,18 +8,18 @@ use super::entry::Prospect;
 use super::post::Post;
 use super::store::{State, Store};
 use super::visit::Visit;
-use crate::{Acquire, Attempt, Clock, Error, ErrorKind, Instant, Result};
+use crate::{Acquire, AcquireOutcome, Clock, Error, ErrorKind, Instant, Result};
 
 impl Store {
     /// Grants all requests or none.
     ///
     /// A request that could have been granted, had another key not been busy, is refused without a time.
-    pub(super) fn acquire_together(
+    pub(super) fn try_acquire_all(
         &self,
         requests: &[Acquire],
         client: &Arc<Connection>,
         sent: Instant,
-    ) -> Result<Vec<Attempt>> {
+    ) -> Result<Vec<AcquireOutcome>> {
         let mut keys = HashSet::new();
         if !requests.iter().all(|request| keys.insert(&request.claim.key)) {
             let message = "two of the leases that were asked for together are for one key";
@@ -40,7 +40,7 @@ fn all_or_none(
     requests: &[Acquire],
     visit: &Visit<'_>,
     post: &mut Post,
-) -> Result<Vec<Attempt>> {
+) -> Result<Vec<AcquireOutcome>> {
     let mut prospects = Vec::with_capacity(requests.len());
     for request in requests {
         let entry = state.entry(&request.claim.key, visit.now);
@@ -49,13 +49,13 @@ fn all_or_none(
     if prospects.iter().all(|prospect| matches!(prospect, Prospect::Granted)) {
         let grant = |request: &Acquire| {
             let entry = state.entry(&request.claim.key, visit.now);
-            Attempt::Granted(entry.grant_now(request, visit))
+            AcquireOutcome::Granted(entry.grant_now(request, visit))
         };
         return Ok(requests.iter().map(grant).collect());
     }
     let refusals = prospects.into_iter().map(|prospect| match prospect {
-        Prospect::Granted => Attempt::Busy { retry_after: None },
-        Prospect::Refused { retry_after } => Attempt::Busy { retry_after },
+        Prospect::Granted => AcquireOutcome::Busy { retry_after: None },
+        Prospect::Refused { retry_after } => AcquireOutcome::Busy { retry_after },
     });
     Ok(refusals.collect())
 }

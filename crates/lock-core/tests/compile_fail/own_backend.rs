@@ -1,16 +1,16 @@
-//! Asks a backend of another crate for an ability that it lacks.
+//! Asks a backend of another crate for a capability that it lacks.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, PermitBackend, Released};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Clock, Error, Key, PermitBackend, Released};
 use lock_core::{Renew, Renewal, Watch};
 
 struct Own<B>(B);
 
 #[async_trait]
 impl<B: Backend> Backend for Own<B> {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         self.0.try_acquire(request).await
     }
 

@@ -1,4 +1,4 @@
-//! Asks a `dyn Backend` for an ability.
+//! Asks a `dyn Backend` for a capability.
 
 use lock_core::{Backend, SharedBackend};
 

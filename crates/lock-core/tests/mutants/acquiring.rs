@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Grant};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Contention, Error, ErrorKind, FencingToken, Grant,
+};
 use lock_core::{Instant, Key, LoadedValue, Mode, OwnerToken, Renew, Result, TokenRange, Ttl};
 use tokio::task::yield_now;
 
@@ -14,7 +16,7 @@ impl Mutant {
         &self,
         mut request: Acquire,
         from: Option<Mode>,
-    ) -> Result<Attempt> {
+    ) -> Result<AcquireOutcome> {
         let claim = request.claim.clone();
         let asked = request.ttl;
         let repeated = self.shared().seen.contains(&claim.owner);
@@ -23,7 +25,7 @@ impl Mutant {
         }
         match self.bug {
             Bug::ChecksThenSets => {
-                if let busy @ Attempt::Busy { .. } = self.checks(&claim.key, asked).await? {
+                if let busy @ AcquireOutcome::Busy { .. } = self.checks(&claim.key, asked).await? {
                     return Ok(busy);
                 }
                 yield_now().await;
@@ -39,8 +41,8 @@ impl Mutant {
         let sent = self.clock().now();
         let waited = self.is_in_line(&claim);
         let mut grant = match self.ask_store(&request, from).await? {
-            Attempt::Granted(grant) => grant,
-            Attempt::Busy { .. } if self.grants_anyway() => self.made_up(asked),
+            AcquireOutcome::Granted(grant) => grant,
+            AcquireOutcome::Busy { .. } if self.grants_anyway() => self.made_up(asked),
             refused => return Ok(self.refused_wrongly(refused)),
         };
         grant.tokens = self.numbered(&request, grant.tokens, repeated, waited);
@@ -51,13 +53,13 @@ impl Mutant {
             shared.holders.insert(claim.key.clone(), claim.clone());
         }
         grant.valid_until = self.dated_wrongly(&claim, (sent, asked), repeated, &grant).await;
-        Ok(Attempt::Granted(grant))
+        Ok(AcquireOutcome::Granted(grant))
     }
 
     /// The answer, if the store is not asked at all.
-    fn refuses(&self, request: &Acquire, repeated: bool) -> Option<Result<Attempt>> {
+    fn refuses(&self, request: &Acquire, repeated: bool) -> Option<Result<AcquireOutcome>> {
         let claim = &request.claim;
-        let busy = Attempt::Busy { retry_after: Some(request.ttl.duration()) };
+        let busy = AcquireOutcome::Busy { retry_after: Some(request.ttl.duration()) };
         match self.bug {
             Bug::NeverGrants => Some(Ok(busy)),
             Bug::LacksUpgradableReaders if claim.mode == Mode::Upgradable => {
@@ -74,7 +76,7 @@ impl Mutant {
     }
 
     /// The request is under way, also if its caller goes away.
-    async fn lands_later(&self, ask: Ask) -> Result<Attempt> {
+    async fn lands_later(&self, ask: Ask) -> Result<AcquireOutcome> {
         let store = self.store.clone();
         let task = tokio::spawn(async move {
             for _ in 0..5 {
@@ -86,25 +88,25 @@ impl Mutant {
     }
 
     /// Whether another claim would get the lock. It does not keep the lock.
-    async fn checks(&self, key: &Key, ttl: Ttl) -> Result<Attempt> {
+    async fn checks(&self, key: &Key, ttl: Ttl) -> Result<AcquireOutcome> {
         let probe = Claim::exclusive(key.clone(), OwnerToken::generate()?);
         let look = self.store.try_acquire(&Acquire::new(probe.clone(), ttl)).await?;
-        if !matches!(look, Attempt::Busy { .. }) {
+        if !matches!(look, AcquireOutcome::Busy { .. }) {
             self.store.release(&probe).await?;
         }
         Ok(look)
     }
 
-    /// Other tokens after a conversion, and another demand.
+    /// Other tokens after a conversion, and another contention.
     fn tell_wrongly(&self, grant: &mut Grant, is_converted: bool) {
         if self.bug == Bug::DowngradesChangeTokens && is_converted {
             let next = FencingToken::new(grant.tokens.last().get() + 1);
             grant.tokens = TokenRange::single(next);
         }
-        grant.demand = match self.bug {
-            Bug::NeverKnowsTheDemand => Demand::Unknown,
-            Bug::AlwaysSaysQuiet => Demand::Quiet,
-            _ => grant.demand,
+        grant.contention = match self.bug {
+            Bug::NeverKnowsTheContention => Contention::Unknown,
+            Bug::AlwaysSaysQuiet => Contention::Quiet,
+            _ => grant.contention,
         };
         if self.bug == Bug::GrantsBringNoValue {
             grant.value = grant.value.take().map(|_| LoadedValue::new(None));
@@ -143,11 +145,11 @@ impl Mutant {
         Grant::new(token, ttl.valid_until(self.clock().now()))
     }
 
-    fn refused_wrongly(&self, refused: Attempt) -> Attempt {
+    fn refused_wrongly(&self, refused: AcquireOutcome) -> AcquireOutcome {
         match (self.bug, refused) {
-            (Bug::RefusesWithoutATime, _) => Attempt::Busy { retry_after: None },
-            (Bug::RefusesWithATimeTooShort, Attempt::Busy { retry_after: Some(time) }) => {
-                Attempt::Busy { retry_after: Some(time.mul_f64(0.5)) }
+            (Bug::RefusesWithoutATime, _) => AcquireOutcome::Busy { retry_after: None },
+            (Bug::RefusesWithATimeTooShort, AcquireOutcome::Busy { retry_after: Some(time) }) => {
+                AcquireOutcome::Busy { retry_after: Some(time.mul_f64(0.5)) }
             }
             (_, refused) => refused,
         }

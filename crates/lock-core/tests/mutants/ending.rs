@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Demand, Error, ErrorKind, FencingToken, Hint, Instant,
+    Acquire, AcquireOutcome, Backend, Claim, Contention, Error, ErrorKind, FencingToken, Hint,
+    Instant,
 };
 use lock_core::{Mode, Released, Renew, Renewal, Result, TokenRange};
 use tokio::task::yield_now;
@@ -35,32 +36,32 @@ impl Mutant {
         self.renewed_for_a_wrong_time(&request, sent, renewal).await
     }
 
-    /// Tokens and demand as they are not.
+    /// Tokens and contention as they are not.
     fn renewed_with_wrong_news(&self, request: &Renew, renewal: Renewal) -> Renewal {
         let claim = &request.claim;
         match (self.bug, renewal) {
             (
                 Bug::RenewsWithOldTokens,
-                Renewal::Renewed { valid_until, tokens: Some(tokens), demand },
+                Renewal::Renewed { valid_until, tokens: Some(tokens), contention },
             ) => {
                 let first = self.tokens_of(claim.owner).unwrap_or(tokens).first();
                 let tokens = Some(TokenRange::new(first, tokens.count()));
-                Renewal::Renewed { valid_until, tokens, demand }
+                Renewal::Renewed { valid_until, tokens, contention }
             }
             (
                 Bug::RenewsMembersWithTokens,
-                Renewal::Renewed { valid_until, tokens: None, demand },
+                Renewal::Renewed { valid_until, tokens: None, contention },
             ) => {
                 let wanted = NonZeroU32::new(request.tokens);
                 let first = FencingToken::new(u64::MAX / 2);
                 let tokens = wanted.map(|wanted| TokenRange::new(first, wanted));
-                Renewal::Renewed { valid_until, tokens, demand }
+                Renewal::Renewed { valid_until, tokens, contention }
             }
-            (Bug::NeverKnowsTheDemand, Renewal::Renewed { valid_until, tokens, .. }) => {
-                Renewal::Renewed { valid_until, tokens, demand: Demand::Unknown }
+            (Bug::NeverKnowsTheContention, Renewal::Renewed { valid_until, tokens, .. }) => {
+                Renewal::Renewed { valid_until, tokens, contention: Contention::Unknown }
             }
             (Bug::AlwaysSaysQuiet, Renewal::Renewed { valid_until, tokens, .. }) => {
-                Renewal::Renewed { valid_until, tokens, demand: Demand::Quiet }
+                Renewal::Renewed { valid_until, tokens, contention: Contention::Quiet }
             }
             (Bug::OnlyEverHolds, Renewal::Renewed { .. }) => Renewal::Held,
             (Bug::RenewalChangesTokens, renewal @ Renewal::Renewed { .. }) => {
@@ -87,7 +88,7 @@ impl Mutant {
             (Bug::RenewsWhatIsLost, Renewal::Lost) => Renewal::until(ttl.valid_until(sent)),
             (Bug::RenewalCreates, Renewal::Lost) => {
                 match self.store.try_acquire(&Acquire::new(claim.clone(), *ttl)).await {
-                    Ok(Attempt::Granted(grant)) => Renewal::until(grant.valid_until),
+                    Ok(AcquireOutcome::Granted(grant)) => Renewal::until(grant.valid_until),
                     _ => Renewal::Lost,
                 }
             }

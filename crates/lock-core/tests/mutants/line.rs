@@ -5,7 +5,7 @@
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Error, ErrorKind, Key, Mode, PermitBackend, Released,
+    Acquire, AcquireOutcome, Backend, Claim, Error, ErrorKind, Key, Mode, PermitBackend, Released,
 };
 use lock_core::{Renew, Renewal, Result, Ttl};
 
@@ -14,21 +14,25 @@ use crate::mutant::{Ask, Lease, Mutant};
 
 impl Mutant {
     /// Asks the store, and remembers waiters and holders.
-    pub(crate) async fn ask_store(&self, request: &Acquire, from: Option<Mode>) -> Result<Attempt> {
+    pub(crate) async fn ask_store(
+        &self,
+        request: &Acquire,
+        from: Option<Mode>,
+    ) -> Result<AcquireOutcome> {
         let attempt = match from {
             Some(from) => self.convert_wrongly(request, from).await?,
             None => self.queue_wrongly(request).await?,
         };
         let claim = &request.claim;
         match &attempt {
-            Attempt::Granted(grant) => {
+            AcquireOutcome::Granted(grant) => {
                 self.forget_waiter(claim);
                 let lease = Lease { claim: claim.clone(), tokens: grant.tokens };
                 self.shared().leases.insert(claim.owner, lease);
             }
             // An upgrade that is repeated without asking for a place gives up its place.
-            Attempt::Busy { .. } if from.is_some() => self.forget_waiter(claim),
-            Attempt::Queued { .. } if !self.is_in_line(claim) => {
+            AcquireOutcome::Busy { .. } if from.is_some() => self.forget_waiter(claim),
+            AcquireOutcome::Queued { .. } if !self.is_in_line(claim) => {
                 let ask = Ask { request: request.clone(), from };
                 self.shared().line.push((self.store.clone(), ask));
             }
@@ -37,7 +41,7 @@ impl Mutant {
         Ok(attempt)
     }
 
-    async fn queue_wrongly(&self, request: &Acquire) -> Result<Attempt> {
+    async fn queue_wrongly(&self, request: &Acquire) -> Result<AcquireOutcome> {
         let mut request = request.clone();
         let claim = request.claim.clone();
         let waits = self.is_in_line(&claim);
@@ -51,7 +55,7 @@ impl Mutant {
                 self.store.release(&claim).await?;
             }
             Bug::ExpiryGrantsWhoeverAsks if waits && self.store.live_leases() == 0 => {
-                return Ok(Attempt::Granted(self.made_up(request.ttl)));
+                return Ok(AcquireOutcome::Granted(self.made_up(request.ttl)));
             }
             Bug::RefusesMoreThanThereAre => {
                 if let Mode::Permits { take, of } = claim.mode
@@ -77,27 +81,31 @@ impl Mutant {
         &self,
         mut request: Acquire,
         waited: bool,
-        attempt: Attempt,
-    ) -> Result<Attempt> {
+        attempt: AcquireOutcome,
+    ) -> Result<AcquireOutcome> {
         let claim = request.claim.clone();
         match (self.bug, attempt) {
-            (Bug::QueuesOnlyOne, Attempt::Queued { retry_after }) if self.others(&claim) > 0 => {
+            (Bug::QueuesOnlyOne, AcquireOutcome::Queued { retry_after })
+                if self.others(&claim) > 0 =>
+            {
                 self.store.release(&claim).await?;
-                Ok(Attempt::Busy { retry_after })
+                Ok(AcquireOutcome::Busy { retry_after })
             }
-            (Bug::QueuesWhoDoesNotWatch, Attempt::Busy { retry_after }) if request.queue => {
-                Ok(Attempt::Queued { retry_after })
+            (Bug::QueuesWhoDoesNotWatch, AcquireOutcome::Busy { retry_after }) if request.queue => {
+                Ok(AcquireOutcome::Queued { retry_after })
             }
-            (Bug::QueuesBackwards, attempt @ Attempt::Queued { .. }) if !waited => {
+            (Bug::QueuesBackwards, attempt @ AcquireOutcome::Queued { .. }) if !waited => {
                 let line = self.take_out_all_but(&claim).await?;
                 put_back(line.into_iter().rev()).await?;
                 Ok(attempt)
             }
-            (Bug::PlacesNeverLapse, Attempt::Queued { .. }) => {
+            (Bug::PlacesNeverLapse, AcquireOutcome::Queued { .. }) => {
                 request.ttl = Ttl::MAX;
                 self.store.try_acquire(&request).await
             }
-            (Bug::WritersBesideReaders, Attempt::Busy { .. }) if claim.mode == Mode::Exclusive => {
+            (Bug::WritersBesideReaders, AcquireOutcome::Busy { .. })
+                if claim.mode == Mode::Exclusive =>
+            {
                 request.claim.mode = Mode::Shared;
                 self.store.try_acquire(&request).await
             }
@@ -158,7 +166,7 @@ impl Mutant {
                         client.renew(&Renew::new(waiting.request.claim, waiting.request.ttl)).await;
                 }
                 Bug::UpgradesInLineShortenTheLease => {
-                    let short = Renew::new(waiting.request.claim, waiting.request.ttl.claim());
+                    let short = Renew::new(waiting.request.claim, waiting.request.ttl.for_grant());
                     let _renewed = client.renew(&short).await;
                 }
                 _ if served > spared => drop(client.release(&waiting.request.claim).await?),
@@ -228,6 +236,6 @@ pub(crate) async fn put_back(line: impl IntoIterator<Item = (MemoryBackend, Ask)
 
 /// Whether a claim is held. The question renews it for as long as a handed-over lease lives.
 async fn holds(client: &MemoryBackend, claim: &Claim) -> bool {
-    let renewal = client.renew(&Renew::new(claim.clone(), Ttl::DEFAULT.claim())).await;
+    let renewal = client.renew(&Renew::new(claim.clone(), Ttl::DEFAULT.for_grant())).await;
     matches!(renewal, Renewal::Renewed { .. })
 }

@@ -2,9 +2,9 @@
 //! each law is broken by a backend.
 #![cfg(feature = "conformance")]
 
-mod abilities;
 mod acquiring;
 mod bug;
+mod capabilities;
 mod counting;
 mod ending;
 mod line;

@@ -1,6 +1,8 @@
 //! Bugs of sharing and of converting.
 
-use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Key, Mode, OwnerToken, Result};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Key, Mode, OwnerToken, Result,
+};
 use lock_core::{Error, Released, TokenRange, Ttl};
 
 use crate::bug::Bug;
@@ -8,7 +10,11 @@ use crate::line::put_back;
 use crate::mutant::{Ask, Mutant};
 
 impl Mutant {
-    pub(crate) async fn convert_wrongly(&self, request: &Acquire, from: Mode) -> Result<Attempt> {
+    pub(crate) async fn convert_wrongly(
+        &self,
+        request: &Acquire,
+        from: Mode,
+    ) -> Result<AcquireOutcome> {
         let claim = &request.claim;
         let former = claim.clone().in_mode(from);
         let plain = request;
@@ -28,7 +34,7 @@ impl Mutant {
             Bug::UpgradesStayInLine if !request.queue && self.is_in_line(claim) => {
                 let attempt = convert(&request.clone().queued()).send(&self.store).await?;
                 return Ok(match attempt {
-                    Attempt::Queued { retry_after } => Attempt::Busy { retry_after },
+                    AcquireOutcome::Queued { retry_after } => AcquireOutcome::Busy { retry_after },
                     attempt => attempt,
                 });
             }
@@ -48,28 +54,28 @@ impl Mutant {
         plain: &Acquire,
         from: Mode,
         before: Option<TokenRange>,
-        attempt: Result<Attempt>,
-    ) -> Result<Attempt> {
+        attempt: Result<AcquireOutcome>,
+    ) -> Result<AcquireOutcome> {
         let claim = &plain.claim;
         let former = claim.clone().in_mode(from);
         let is_upgrade = claim.mode == Mode::Exclusive;
         match (self.bug, attempt) {
-            (Bug::UpgradesKeepTheirTokens, Ok(Attempt::Granted(mut grant))) => {
+            (Bug::UpgradesKeepTheirTokens, Ok(AcquireOutcome::Granted(mut grant))) => {
                 grant.tokens = before.unwrap_or(grant.tokens);
-                Ok(Attempt::Granted(grant))
+                Ok(AcquireOutcome::Granted(grant))
             }
-            (Bug::UpgradesShortenTheLease, Ok(Attempt::Granted(_))) if is_upgrade => {
+            (Bug::UpgradesShortenTheLease, Ok(AcquireOutcome::Granted(_))) if is_upgrade => {
                 self.store.release(claim).await?;
                 self.store.try_acquire(plain).await
             }
-            (Bug::UpgradesBesideReaders, Ok(Attempt::Busy { .. })) => {
-                Ok(Attempt::Granted(self.made_up(plain.ttl)))
+            (Bug::UpgradesBesideReaders, Ok(AcquireOutcome::Busy { .. })) => {
+                Ok(AcquireOutcome::Granted(self.made_up(plain.ttl)))
             }
-            (Bug::UpgradesQueueLikeAnyWriter, Ok(Attempt::Queued { .. })) => {
+            (Bug::UpgradesQueueLikeAnyWriter, Ok(AcquireOutcome::Queued { .. })) => {
                 self.store.release(claim).await?;
                 self.store.try_acquire(plain).await
             }
-            (Bug::WaitingUpgradesLetGo, Ok(queued @ Attempt::Queued { .. })) => {
+            (Bug::WaitingUpgradesLetGo, Ok(queued @ AcquireOutcome::Queued { .. })) => {
                 self.store.release(&former).await?;
                 Ok(queued)
             }

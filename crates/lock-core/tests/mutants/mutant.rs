@@ -10,8 +10,8 @@ use futures::channel::mpsc::UnboundedSender;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Capabilities, Cell, Claim, Clock, Convert, ConvertBackend, Error,
-    ErrorKind, Hint, Inspection,
+    Acquire, AcquireOutcome, Backend, Capabilities, Cell, Claim, Clock, Convert, ConvertBackend,
+    Error, ErrorKind, Hint, Inspection,
 };
 use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch};
 
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) leases: HashMap<OwnerToken, Lease>,
     /// The tokens that a group was granted first.
     pub(crate) groups: HashMap<OwnerToken, TokenRange>,
-    /// The limits that the first users of semaphores declared.
+    /// The limits that the first users of semaphores declared, or the last users.
     pub(crate) limits: HashMap<Key, u32>,
     /// Values that no holder stored.
     pub(crate) values: HashMap<Key, Cell>,
@@ -70,7 +70,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    pub(crate) async fn send(&self, store: &MemoryBackend) -> Result<Attempt> {
+    pub(crate) async fn send(&self, store: &MemoryBackend) -> Result<AcquireOutcome> {
         let Self { request, from } = self;
         let Some(from) = *from else { return store.try_acquire(request).await };
         let held = request.claim.clone().in_mode(from);
@@ -139,6 +139,9 @@ impl Mutant {
             (Bug::AcceptsAnyLimit, Mode::Permits { take, of }) => {
                 Mode::Permits { take, of: self.first_limit(&key, of) }
             }
+            (Bug::ForgetsEarlierNumbers, Mode::Permits { take, of }) => {
+                Mode::Permits { take, of: self.known_number(&key, of) }
+            }
             (_, mode) => self.confused_mode(mode),
         };
         Claim::exclusive(key, claim.owner).in_mode(mode)
@@ -183,7 +186,7 @@ impl Mutant {
 
 #[async_trait]
 impl Backend for Mutant {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome> {
         let mut request = request.clone();
         request.claim = self.confused(&request.claim);
         let answer = self.acquire_wrongly(request, None).await;
@@ -207,15 +210,19 @@ impl Backend for Mutant {
         self.failing(answer).await
     }
 
-    async fn exchange(&self, claim: &Claim, next: &Acquire) -> Result<(Released, Option<Attempt>)> {
-        if self.bug == Bug::ExchangeForgetsToQueue {
-            let queued = Attempt::Queued { retry_after: None };
+    async fn release_and_requeue(
+        &self,
+        claim: &Claim,
+        next: &Acquire,
+    ) -> Result<(Released, Option<AcquireOutcome>)> {
+        if self.bug == Bug::RequeueForgetsToQueue {
+            let queued = AcquireOutcome::Queued { retry_after: None };
             return Ok((self.release(claim).await?, Some(queued)));
         }
-        self.store.exchange(claim, next).await
+        self.store.release_and_requeue(claim, next).await
     }
 
-    async fn acquire_together(&self, requests: &[Acquire]) -> Result<Option<Vec<Attempt>>> {
+    async fn try_acquire_all(&self, requests: &[Acquire]) -> Result<Option<Vec<AcquireOutcome>>> {
         self.acquire_together_wrongly(requests).await
     }
 

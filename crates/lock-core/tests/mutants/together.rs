@@ -1,6 +1,6 @@
 //! Bugs of acquiring several keys in one step.
 
-use lock_core::{Acquire, Attempt, Backend, FencingToken, Result, TokenRange};
+use lock_core::{Acquire, AcquireOutcome, Backend, FencingToken, Result, TokenRange};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -11,7 +11,7 @@ impl Mutant {
     pub(crate) async fn acquire_together_wrongly(
         &self,
         requests: &[Acquire],
-    ) -> Result<Option<Vec<Attempt>>> {
+    ) -> Result<Option<Vec<AcquireOutcome>>> {
         let requests: Vec<_> = requests
             .iter()
             .map(|request| {
@@ -28,14 +28,14 @@ impl Mutant {
                 for request in &requests {
                     taken.extend(self.take_out_all_but(&request.claim).await?);
                 }
-                let attempts = self.store.acquire_together(&requests).await?;
+                let attempts = self.store.try_acquire_all(&requests).await?;
                 put_back(taken).await?;
                 attempts.unwrap_or_default()
             }
-            _ => self.store.acquire_together(&requests).await?.unwrap_or_default(),
+            _ => self.store.try_acquire_all(&requests).await?.unwrap_or_default(),
         };
         for (request, attempt) in requests.iter().zip(&mut attempts) {
-            let Attempt::Granted(grant) = attempt else { continue };
+            let AcquireOutcome::Granted(grant) = attempt else { continue };
             let claim = request.claim.clone();
             if self.bug == Bug::TogetherWithOtherTokens {
                 let next = FencingToken::new(grant.tokens.last().get() + 1);
@@ -47,7 +47,7 @@ impl Mutant {
         Ok(Some(attempts))
     }
 
-    async fn each_alone(&self, requests: &[Acquire]) -> Result<Vec<Attempt>> {
+    async fn each_alone(&self, requests: &[Acquire]) -> Result<Vec<AcquireOutcome>> {
         let mut attempts = Vec::new();
         for request in requests {
             attempts.push(self.store.try_acquire(request).await?);
@@ -55,18 +55,18 @@ impl Mutant {
         Ok(attempts)
     }
 
-    async fn one_by_one(&self, requests: &[Acquire]) -> Result<Vec<Attempt>> {
+    async fn one_by_one(&self, requests: &[Acquire]) -> Result<Vec<AcquireOutcome>> {
         let mut attempts = Vec::new();
         for request in requests {
             attempts.push(self.store.try_acquire(request).await?);
             yield_now().await;
         }
-        if attempts.iter().all(|attempt| matches!(attempt, Attempt::Granted(_))) {
+        if attempts.iter().all(|attempt| matches!(attempt, AcquireOutcome::Granted(_))) {
             return Ok(attempts);
         }
         for request in requests {
             self.store.release(&request.claim).await?;
         }
-        Ok(vec![Attempt::Busy { retry_after: None }; requests.len()])
+        Ok(vec![AcquireOutcome::Busy { retry_after: None }; requests.len()])
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use lock_core::{Acquire, Backend, Ballot, Claim, Error, ErrorKind, FencingToken, Grant, Mode};
-use lock_core::{Attempt, Ending, Vote};
+use lock_core::{AcquireOutcome, Ending, Vote};
 use lock_core::{
     Membership, OwnerTag, OwnerToken, Quarantine, QuorumNode, Renew, Renewal, Result, Server,
     Standing, Terms, TokenRange, Ttl,
@@ -138,6 +138,9 @@ impl Mutant {
             Bug::RefusesWildFloors if ballot.floor > an_hour_ahead() => {
                 return Err(Error::new(ErrorKind::InvalidConfig, "set your clock"));
             }
+            Bug::RefusesItsShortestLease if request.ttl == self.shortest_ttl() => {
+                return Err(Error::new(ErrorKind::InvalidTtl, "too short"));
+            }
             Bug::VotesOvertake => {
                 let line = self.take_out_all_but(&request.claim).await?;
                 let vote = self.store.vote(ballot).await?;
@@ -163,8 +166,8 @@ impl Mutant {
         let mut request = request.clone();
         request.queue = false;
         Ok(match self.store.try_acquire(&request).await? {
-            Attempt::Granted(grant) => Vote::Granted(grant),
-            Attempt::Busy { retry_after } => Vote::Busy { holder: None, retry_after },
+            AcquireOutcome::Granted(grant) => Vote::Granted(grant),
+            AcquireOutcome::Busy { retry_after } => Vote::Busy { holder: None, retry_after },
             other => panic!("no request is queued unasked: {other:?}"),
         })
     }

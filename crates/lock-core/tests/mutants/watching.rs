@@ -73,9 +73,11 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
     }
     let Hint::Granted { owner, grant: Some(grant) } = hint else {
         let unheard = match bug {
-            Bug::NeverSaysWanted => Some(Hint::Wanted),
+            Bug::NeverSaysContended => Some(Hint::Contended),
             Bug::StoringTellsNobody => Some(Hint::Changed),
-            Bug::ClosingTellsNobody | Bug::AddingTellsNobody => Some(Hint::Released),
+            Bug::ClosingTellsNobody | Bug::AddingTellsNobody | Bug::DeclaringTellsNobody => {
+                Some(Hint::Released)
+            }
             _ => None,
         };
         return (unheard.as_ref() != Some(&hint)).then_some(hint);
@@ -111,7 +113,7 @@ fn granted_wrongly(
             let waiting =
                 shared.line.iter().find(|(_, waiting)| waiting.request.claim.owner == owner);
             if let Some((_, waiting)) = waiting {
-                grant.valid_until = waiting.request.ttl.claim().valid_until(clock.now());
+                grant.valid_until = waiting.request.ttl.for_grant().valid_until(clock.now());
             }
         }
         Bug::TellsOfGrantsOnAllWatches => {

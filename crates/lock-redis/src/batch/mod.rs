@@ -5,7 +5,7 @@ mod part;
 
 use std::sync::Arc;
 
-use lock_core::{Acquire, Attempt, Error, Mode, Renew, Renewal};
+use lock_core::{Acquire, AcquireOutcome, Error, Mode, Renew, Renewal};
 
 use self::batcher::{Batcher, Told};
 use self::part::Part;
@@ -65,7 +65,7 @@ impl Batches {
         names: &Names<'_>,
         request: &Acquire,
         confirms: bool,
-    ) -> Result<Option<Attempt>, Error> {
+    ) -> Result<Option<AcquireOutcome>, Error> {
         let Acquire { claim, queue, .. } = request;
         let is_plain = *queue && claim.mode == Mode::Exclusive;
         if !is_plain || !hub.has_place(names, claim) {

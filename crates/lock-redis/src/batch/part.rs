@@ -28,7 +28,7 @@ impl Part {
     /// Keeps the place of a claim in the queue.
     pub(super) fn keep(names: &Names<'_>, request: &Acquire, inbox: &Inbox) -> Self {
         let Acquire { claim, ttl, tokens, .. } = request;
-        let [place, lease] = [ttl.place(), ttl.claim()].map(|ttl| digits(ttl.as_millis()));
+        let [place, lease] = [ttl.for_place(), ttl.for_grant()].map(|ttl| digits(ttl.as_millis()));
         let count = digits(tokens.get().into());
         Self::new(names, 3, [claim.owner.expose(), &place, &lease, &count, inbox.id()])
     }

@@ -196,7 +196,7 @@ impl Builder {
         self
     }
 
-    /// Leaves every lock on an [exact key](lock_core::Key::as_is) to foreign clients for `pause`, each time that
+    /// Leaves every lock on an [exact key](lock_core::Key::raw) to foreign clients for `pause`, each time that
     /// it was handed over `turns` times in a row: never by default.
     ///
     /// A hand-over within this library never frees the key. As long as claims wait, a foreign client that tries

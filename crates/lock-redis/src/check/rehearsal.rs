@@ -1,7 +1,7 @@
 //! Each verb of a lock, once.
 
 use lock_core::{
-    Acquire, Attempt, Backend as _, Claim, Error, ErrorKind, Hint, InspectBackend as _, Key,
+    Acquire, AcquireOutcome, Backend as _, Claim, Error, ErrorKind, Hint, InspectBackend as _, Key,
     OwnerToken, Renew, Renewal, Ttl, Watch,
 };
 use tokio::time;
@@ -28,7 +28,7 @@ async fn run(backend: &RedisBackend, rehearsal: &mut Rehearsal) -> Result<(), Er
     let ttl = Ttl::new(time::Duration::from_secs(10))?;
     let ttl = backend.longest().map_or(ttl, |longest| ttl.min(longest));
     let attempt = backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await?;
-    if !matches!(attempt, Attempt::Granted(_)) {
+    if !matches!(attempt, AcquireOutcome::Granted(_)) {
         rehearsal.outcome = Outcome::Busy;
         return Ok(());
     }
@@ -56,7 +56,7 @@ async fn use_it(
     let queued = backend.try_acquire(next).await?;
     backend.release(claim).await?;
     match watch {
-        Some(watch) if matches!(queued, Attempt::Queued { .. }) => {
+        Some(watch) if matches!(queued, AcquireOutcome::Queued { .. }) => {
             hear_of_grant(backend, watch, next, rehearsal).await
         }
         Some(watch) => {

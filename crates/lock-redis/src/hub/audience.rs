@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Cell, Demand, Grant, Hint, Instant, LoadedValue, OwnerToken};
+use lock_core::{Acquire, Cell, Contention, Grant, Hint, Instant, LoadedValue, OwnerToken};
 
 use super::channel::{Id, Seen};
 use super::entering::{Sample, valid_until};
@@ -51,9 +51,9 @@ impl Audience {
     /// place.
     pub(super) fn expect(&mut self, request: &Acquire, confirms: bool, now: Instant) {
         let owner = request.claim.owner;
-        let ends = now + request.ttl.place().duration();
+        let ends = now + request.ttl.for_place().duration();
         self.waiting.retain(|waiting| waiting.ends > now || waiting.owner == owner);
-        let claim = request.ttl.claim().duration();
+        let claim = request.ttl.for_grant().duration();
         match self.find(owner) {
             Some(waiting) => {
                 (waiting.claim, waiting.confirms, waiting.ends) = (claim, confirms, ends);
@@ -95,7 +95,7 @@ impl Audience {
     /// Turns a message into a hint, if it concerns a claim or a lock of this client.
     pub(super) fn hear(&mut self, message: Message, received: Instant) {
         let hint = match message {
-            Message::Wanted => Hint::Wanted,
+            Message::Wanted => Hint::Contended,
             Message::Value { owner, at, cell } => {
                 if let Some(waiting) = self.find(owner) {
                     waiting.value = Some((at, cell));
@@ -114,11 +114,11 @@ impl Audience {
                 let known = waiting.sample.filter(|_| !waiting.confirms);
                 let until =
                     known.and_then(|sample| valid_until(sample, pushed, waiting.claim, received));
-                let demand = if wanted { Demand::Wanted } else { Demand::Quiet };
+                let contention = if wanted { Contention::Contended } else { Contention::Quiet };
                 // A value that came with another grant may be out of date.
                 let value = waiting.value.take().filter(|(at, _)| *at == pushed.at);
                 let grant = until.map(|until| {
-                    let grant = Grant::new(tokens, until).in_demand(demand);
+                    let grant = Grant::new(tokens, until).with_contention(contention);
                     match value {
                         Some((_, cell)) => grant.bringing(LoadedValue::new(Some(cell))),
                         None => grant,
@@ -223,7 +223,7 @@ mod tests {
         scene.audience.expect(&request(owner(1)), false, at(0));
         scene.audience.compare(owner(1), Sample { sent: at(0), seen: NOON });
         let grant = scene.hear(granted(owner(1), 5), at(5)).unwrap().unwrap();
-        assert_eq!(grant.demand, Demand::Wanted);
+        assert_eq!(grant.contention, Contention::Contended);
         assert!(grant.valid_until > at(900) && grant.valid_until < at(1_005));
         // A second copy of the message concerns no claim.
         assert_eq!(scene.hear(granted(owner(1), 5), at(6)), None);

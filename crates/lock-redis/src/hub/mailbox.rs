@@ -28,7 +28,7 @@ const HINTS: [(u8, Hint); 5] = [
     (1 << 1, Hint::Released),
     (1 << 2, Hint::Expired),
     (1 << 3, Hint::Changed),
-    (1 << 4, Hint::Wanted),
+    (1 << 4, Hint::Contended),
 ];
 
 impl Mailbox {
@@ -135,11 +135,11 @@ mod tests {
     #[test]
     fn hints_wait_until_they_are_seen_and_are_seen_once() {
         let mailbox = Mailbox::default();
-        mailbox.post(Hint::Wanted);
+        mailbox.post(Hint::Contended);
         mailbox.post(Hint::Released);
         mailbox.post(Hint::Resync);
         mailbox.post(Hint::Released);
-        let told = [some(Hint::Resync), some(Hint::Released), some(Hint::Wanted), Poll::Pending];
+        let told = [some(Hint::Resync), some(Hint::Released), some(Hint::Contended), Poll::Pending];
         assert_eq!(drain(&mailbox), told);
         assert_eq!(drain(&mailbox), [Poll::Pending]);
     }

@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn exact(key: impl AsRef<[u8]>) -> Result<(), Error> {
-        layout().check(&Key::as_is(key).unwrap())
+        layout().check(&Key::raw(key).unwrap())
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         let check = |prefix: &str, key: &str| {
             Layout::new(prefix, 0, Keeping::for_ms(3_600_000))
                 .unwrap()
-                .check(&Key::as_is(key).unwrap())
+                .check(&Key::raw(key).unwrap())
                 .is_ok()
         };
         assert!(!check("app/", "app/{x}:fence") && check("app/", "lock:{x}:fence"));

@@ -27,7 +27,8 @@ mod tests {
     use std::time::Duration;
 
     use lock_core::{
-        Attempt, Claim, Demand, ErrorKind, Instant, Key, OwnerToken, Renewal::Renewed, Ttl,
+        AcquireOutcome, Claim, Contention, ErrorKind, Instant, Key, OwnerToken, Renewal::Renewed,
+        Ttl,
     };
     use proptest::prelude::*;
 
@@ -49,17 +50,17 @@ mod tests {
         #[test]
         fn a_lease_among_many_is_renewed_to_the_letter(reply in replies()) {
             let answer = Answer { sent: SENT, reply: reply.clone() };
-            let demand = |demand| Some(Some(demand));
+            let contention = |contention| Some(Some(contention));
             let expected = match &reply {
                 Reply::Int(0) => Some(None),
-                Reply::Text(text) if text == b"w" => demand(Demand::Wanted),
-                Reply::Text(text) if text == b"q" => demand(Demand::Quiet),
-                Reply::Text(text) if text == b"u" => demand(Demand::Unknown),
+                Reply::Text(text) if text == b"w" => contention(Contention::Contended),
+                Reply::Text(text) if text == b"q" => contention(Contention::Quiet),
+                Reply::Text(text) if text == b"u" => contention(Contention::Unknown),
                 _ => None,
             };
             match renewed_of_many(&Renew::new(claim(), Ttl::DEFAULT), answer) {
-                Renewed { valid_until, tokens, demand } => {
-                    prop_assert_eq!(Some(Some(demand)), expected, "{:?}", reply);
+                Renewed { valid_until, tokens, contention } => {
+                    prop_assert_eq!(Some(Some(contention)), expected, "{:?}", reply);
                     prop_assert_eq!(valid_until, Ttl::DEFAULT.valid_until(SENT));
                     prop_assert_eq!(tokens, None);
                 }
@@ -80,9 +81,9 @@ mod tests {
                 words[..], ["q", left, micros] if is_left(left) && is_number(micros, u64::MAX)
             );
             match kept(&Acquire::new(claim(), Ttl::DEFAULT).queued(), &answer) {
-                Ok(Acquired { attempt: Attempt::Queued { retry_after }, sample: Some(_) }) => {
+                Ok(Acquired { attempt: AcquireOutcome::Queued { retry_after }, sample: Some(_) }) => {
                     prop_assert!(is_queued, "{:?}", reply);
-                    let third = Ttl::DEFAULT.place().duration() / 3;
+                    let third = Ttl::DEFAULT.for_place().duration() / 3;
                     prop_assert!((Duration::from_millis(1)..=third).contains(&retry_after.unwrap()));
                 }
                 Ok(other) => prop_assert!(false, "{:?}", other),

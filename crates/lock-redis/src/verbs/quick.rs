@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Claim, Error, Grant, OwnerToken, Released, Renew, TokenRange, Ttl,
+    Acquire, AcquireOutcome, Claim, Error, Grant, OwnerToken, Released, Renew, TokenRange, Ttl,
 };
 
 use super::brought::{bringing, split};
@@ -55,7 +55,7 @@ pub(crate) fn quick_acquire(names: &Names<'_>, request: &Acquire) -> Call {
 pub(crate) fn quickly_acquired(
     request: &Acquire,
     answer: &Answer,
-) -> Result<Option<Attempt>, Error> {
+) -> Result<Option<AcquireOutcome>, Error> {
     let (reply, value) = split(&answer.reply, &request.claim.owner);
     let Reply::Text(text) = reply else { return Err(unintelligible("acquire")) };
     if text == b"?" {
@@ -65,16 +65,16 @@ pub(crate) fn quickly_acquired(
         Some(left) => refused(left),
         None => {
             let grant = granted(text, request, answer);
-            grant.map(|grant| Attempt::Granted(bringing(grant, value)))
+            grant.map(|grant| AcquireOutcome::Granted(bringing(grant, value)))
         }
     };
     read.map(Some).ok_or_else(|| unintelligible("acquire"))
 }
 
 /// Reads `left`.
-fn refused(left: &[u8]) -> Option<Attempt> {
+fn refused(left: &[u8]) -> Option<AcquireOutcome> {
     let left = time_left(std::str::from_utf8(left).ok()?)?;
-    Some(Attempt::Busy { retry_after: remaining(left) })
+    Some(AcquireOutcome::Busy { retry_after: remaining(left) })
 }
 
 /// Reads `state`, `state before`, or `r left state` if the owner holds the lock already.
@@ -159,7 +159,9 @@ pub(crate) fn quick_wait(names: &Names<'_>, request: &Acquire, inbox: &Inbox, li
         None,
         inbox.id().len(),
     );
-    call.number(limit.into()).number(request.ttl.place().as_millis()).text(rest_of(request, inbox));
+    call.number(limit.into())
+        .number(request.ttl.for_place().as_millis())
+        .text(rest_of(request, inbox));
     call
 }
 
@@ -196,7 +198,7 @@ pub(crate) fn hand_over(
     match next {
         Some((next, inbox)) => call
             .bytes(next.claim.owner.expose())
-            .number(next.ttl.place().as_millis())
+            .number(next.ttl.for_place().as_millis())
             .text(rest_of(next, inbox)),
         None => call.bytes(b"").number(0).bytes(b""),
     };
@@ -234,7 +236,7 @@ pub(crate) fn handed_over(
 /// The end of a place, after its times: how long a lease lives that is handed over, how many tokens it reserves, and
 /// the inbox.
 fn rest_of(request: &Acquire, inbox: &Inbox) -> String {
-    let (claim, tokens) = (request.ttl.claim().as_millis(), request.tokens);
+    let (claim, tokens) = (request.ttl.for_grant().as_millis(), request.tokens);
     format!("{claim} {tokens} {}", String::from_utf8_lossy(inbox.id()))
 }
 
@@ -345,7 +347,7 @@ mod tests {
 
     fn count(text: &str) -> Option<u32> {
         match quickly_acquired(&request(), &answer(text)).unwrap() {
-            Some(Attempt::Granted(grant)) => Some(grant.tokens.count().get()),
+            Some(AcquireOutcome::Granted(grant)) => Some(grant.tokens.count().get()),
             _ => None,
         }
     }
@@ -362,9 +364,9 @@ mod tests {
     fn a_refusal_and_no_decision_are_told_apart() {
         let refused = quickly_acquired(&request(), &answer("b 300")).unwrap();
         let after = Duration::from_millis(300);
-        assert_eq!(refused, Some(Attempt::Busy { retry_after: Some(after) }));
+        assert_eq!(refused, Some(AcquireOutcome::Busy { retry_after: Some(after) }));
         let refused = quickly_acquired(&request(), &answer("b -1")).unwrap();
-        assert_eq!(refused, Some(Attempt::Busy { retry_after: None }));
+        assert_eq!(refused, Some(AcquireOutcome::Busy { retry_after: None }));
         assert_eq!(quickly_acquired(&request(), &answer("?")).unwrap(), None);
     }
 
@@ -385,12 +387,12 @@ mod tests {
         fn only_a_state_is_a_grant(reply in garbage::replies()) {
             let answer = Answer { sent: Instant::from_nanos(5), reply: reply.clone() };
             match quickly_acquired(&request(), &answer) {
-                Ok(Some(Attempt::Granted(_))) => {
+                Ok(Some(AcquireOutcome::Granted(_))) => {
                     let text = said(&reply).unwrap_or_else(|| panic!("{reply:?}"));
                     let digits = text.iter().filter(|byte| byte.is_ascii_digit()).count();
                     prop_assert!(digits >= 16, "{:?}", text);
                 }
-                Ok(Some(Attempt::Busy { .. })) => {
+                Ok(Some(AcquireOutcome::Busy { .. })) => {
                     let text = said(&reply).unwrap_or_else(|| panic!("{reply:?}"));
                     let left = text.strip_prefix(b"b ").and_then(|it| std::str::from_utf8(it).ok());
                     prop_assert!(left.is_some_and(|it| is_left(it) || it.parse::<u64>().is_ok()));

@@ -18,8 +18,8 @@ fn a_fresh_grant_is_dated_by_what_was_asked_for() {
     assert_eq!(grant.tokens.first().get(), 1_795_000_000_000_000);
     assert_eq!(grant.tokens.count().get(), 64);
     assert_eq!(grant.valid_until, ttl(30_000).valid_until(sent));
-    assert_eq!(grant.demand, Demand::Unknown);
-    assert_eq!(granted(text, ttl(30_000), true, sent).unwrap().demand, Demand::Quiet);
+    assert_eq!(grant.contention, Contention::Unknown);
+    assert_eq!(granted(text, ttl(30_000), true, sent).unwrap().contention, Contention::Quiet);
 }
 
 #[test]
@@ -31,8 +31,8 @@ fn another_grant_is_dated_by_what_the_server_gives() {
     assert_eq!(grant(b"7 7 0 q").valid_until, sent);
     assert!(grant(b"7 7 9 q").valid_until < sent + Duration::from_millis(9));
     assert!(grant(b"7 7 99999999999 q").valid_until < sent + Ttl::MAX.duration());
-    assert_eq!(grant(b"7 7 9 q").demand, Demand::Quiet);
-    assert_eq!(grant(b"7 7 9 w").demand, Demand::Wanted);
+    assert_eq!(grant(b"7 7 9 q").contention, Contention::Quiet);
+    assert_eq!(grant(b"7 7 9 w").contention, Contention::Contended);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_place_is_renewed_after_a_third_of_its_time_or_when_the_lease_ends() {
     let after = |text: &[u8]| {
         let Acquired { attempt, sample } = queued(text, ttl(30_000), sent).unwrap();
         assert_eq!(sample, Some(Sample { sent, seen: 1_795_000_000_000_000 }));
-        let Attempt::Queued { retry_after } = attempt else { panic!() };
+        let AcquireOutcome::Queued { retry_after } = attempt else { panic!() };
         retry_after.unwrap()
     };
     assert_eq!(after(b"300 1795000000000000"), Duration::from_millis(300));
@@ -53,15 +53,15 @@ fn a_place_is_renewed_after_a_third_of_its_time_or_when_the_lease_ends() {
 fn a_renewal_may_bring_tokens() {
     let sent = Instant::from_nanos(5);
     let renewed = |text: &[u8]| match extended(text, ttl(1_000), sent).unwrap() {
-        Renewal::Renewed { valid_until, tokens, demand } => {
+        Renewal::Renewed { valid_until, tokens, contention } => {
             assert_eq!(valid_until, ttl(1_000).valid_until(sent));
-            (tokens.map(|range| range.count().get()), demand)
+            (tokens.map(|range| range.count().get()), contention)
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(renewed(b"w"), (None, Demand::Wanted));
-    assert_eq!(renewed(b"q 7 9"), (Some(3), Demand::Quiet));
-    assert_eq!(renewed(b"u 7 7"), (Some(1), Demand::Unknown));
+    assert_eq!(renewed(b"w"), (None, Contention::Contended));
+    assert_eq!(renewed(b"q 7 9"), (Some(3), Contention::Quiet));
+    assert_eq!(renewed(b"u 7 7"), (Some(1), Contention::Unknown));
 }
 
 #[test]
@@ -150,19 +150,19 @@ proptest! {
         let answer = Answer { sent: SENT, reply: reply.clone() };
         let text = text_of(&reply);
         match acquired(&request(), waiting, &answer) {
-            Ok(Acquired { attempt: Attempt::Granted(grant), sample: None }) => {
+            Ok(Acquired { attempt: AcquireOutcome::Granted(grant), sample: None }) => {
                 prop_assert!(is_granted(text), "{:?}", reply);
                 prop_assert!(grant.tokens.first() <= grant.tokens.last());
                 prop_assert!(grant.valid_until < SENT + Ttl::MAX.duration());
                 let is_fresh = words(text).unwrap().len() == 2;
                 prop_assert!(!is_fresh || grant.valid_until == ttl(30_000).valid_until(SENT));
             }
-            Ok(Acquired { attempt: Attempt::Queued { retry_after }, sample: Some(_) }) => {
+            Ok(Acquired { attempt: AcquireOutcome::Queued { retry_after }, sample: Some(_) }) => {
                 prop_assert!(is_queued(text), "{:?}", reply);
                 let (least, most) = (Duration::from_millis(1), Duration::from_secs(10));
                 prop_assert!((least..=most).contains(&retry_after.unwrap()));
             }
-            Ok(Acquired { attempt: Attempt::Busy { .. }, sample: None }) => {
+            Ok(Acquired { attempt: AcquireOutcome::Busy { .. }, sample: None }) => {
                 prop_assert!(matches!(reply, Reply::Int(_)));
             }
             Ok(other) => prop_assert!(false, "{:?}", other),

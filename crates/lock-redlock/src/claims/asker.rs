@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lock_core::{Acquire, Attempt, Claim, Error, Instant};
+use lock_core::{Acquire, AcquireOutcome, Claim, Error, Instant};
 use tokio::sync::oneshot;
 
 use super::{Claims, Held, Outcome, State, released};
@@ -68,7 +68,7 @@ impl Asker {
     }
 
     /// The request is over. Requests that wait for it get its outcome. After an error they ask for themselves.
-    pub(crate) fn end(&self, request: &Acquire, outcome: &Result<Attempt, Error>) {
+    pub(crate) fn end(&self, request: &Acquire, outcome: &Result<AcquireOutcome, Error>) {
         let joined = self.take_joined();
         let Ok(attempt) = outcome else { return };
         for joined in joined {

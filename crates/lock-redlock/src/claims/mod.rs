@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Claim, Error, ErrorKind, Instant, OwnerToken, TokenRange};
+use lock_core::{
+    Acquire, AcquireOutcome, Claim, Error, ErrorKind, Instant, OwnerToken, TokenRange,
+};
 use tokio::sync::oneshot;
 
 use crate::ballot::{Ballot, Spent};
@@ -67,7 +69,7 @@ pub(crate) struct Held {
 }
 
 /// The outcome of a request that others wait for. An error says that the claim was released.
-pub(crate) type Outcome = Result<(Acquire, Attempt), Error>;
+pub(crate) type Outcome = Result<(Acquire, AcquireOutcome), Error>;
 
 /// How a request for a claim begins.
 pub(crate) enum Begun {

@@ -68,7 +68,7 @@ fn a_repeated_request_gets_the_outcome_of_the_first() {
     let (claims, claim) = (claims(), claim());
     let asker = begin(&claims, &claim, NOW);
     let mut outcomes = [(); 2].map(|()| joined(&claims, &claim));
-    let busy = Attempt::Busy { retry_after: None };
+    let busy = AcquireOutcome::Busy { retry_after: None };
     asker.end(&request(&claim), &Ok(busy.clone()));
     for outcome in &mut outcomes {
         let (_, attempt) = outcome.try_recv().unwrap().unwrap();
@@ -101,7 +101,7 @@ fn a_request_that_takes_too_long_is_as_if_it_were_dropped() {
     let asker = begin(&claims, &claim, NOW);
     let others = asker.ballots(NOW).unwrap();
     assert!(slow.ballots(NOW).is_err() && slow.give_up(NOW).is_empty());
-    slow.end(&request(&claim), &Ok(Attempt::Busy { retry_after: None }));
+    slow.end(&request(&claim), &Ok(AcquireOutcome::Busy { retry_after: None }));
     drop(slow);
     assert!(others.iter().all(|ballot| claims.stands(&claim, *ballot, NOW)));
     assert!(asker.win(others, held(after(9)), NOW).is_some());

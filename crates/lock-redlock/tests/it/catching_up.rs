@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::memory::Verb;
-use lock_core::{Acquire, Attempt, Backend, ErrorKind, Renew, Renewal, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, ErrorKind, Renew, Renewal, Ttl};
 use tokio::time::sleep;
 
 use crate::support::{Cluster, claim, granted, node, until};
@@ -83,7 +83,7 @@ async fn a_node_that_has_voted_for_a_contender_for_a_moment_votes_for_the_lease_
     let third = cluster.stores[2].client();
     third.release(&held).await.unwrap();
     let taken = third.try_acquire(&Acquire::new(contender.clone(), TTL)).await;
-    assert!(matches!(taken, Ok(Attempt::Granted(_))), "{taken:?}");
+    assert!(matches!(taken, Ok(AcquireOutcome::Granted(_))), "{taken:?}");
     let renewal = quorum.renew(&Renew::new(held, TTL)).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
     sleep(Duration::from_millis(30)).await;

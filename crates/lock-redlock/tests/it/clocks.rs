@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Clock, Instant, Renew, Renewal, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Clock, Instant, Renew, Renewal, Ttl};
 use lock_redlock::Redlock;
 
 use crate::support::claim;
@@ -33,7 +33,7 @@ async fn a_lease_ends_by_the_clock_of_the_quorum_whatever_the_clocks_of_its_node
         assert!(quorum.clock() == Clock::boot());
         let held = claim("a");
         let attempt = quorum.try_acquire(&Acquire::new(held.clone(), Ttl::DEFAULT)).await;
-        let Ok(Attempt::Granted(grant)) = attempt else { panic!("{attempt:?}") };
+        let Ok(AcquireOutcome::Granted(grant)) = attempt else { panic!("{attempt:?}") };
         ends_in_time(grant.valid_until, quorum.clock());
         let renewal = quorum.renew(&Renew::new(held.clone(), Ttl::DEFAULT)).await;
         let Renewal::Renewed { valid_until, .. } = renewal else { panic!("{renewal:?}") };

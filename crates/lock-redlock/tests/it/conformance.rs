@@ -4,7 +4,7 @@ mod of_one {
     use crate::support::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(1).await,
-        abilities: [shared, cell, inspect]
+        capabilities: [shared, cell, inspect]
     );
 }
 
@@ -12,7 +12,7 @@ mod of_three {
     use crate::support::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(3).await,
-        abilities: [shared, cell, inspect]
+        capabilities: [shared, cell, inspect]
     );
 }
 
@@ -20,7 +20,7 @@ mod of_five_on_many_threads {
     use crate::support::Cluster;
     lock_core::conformance_tests!(
         Cluster::of(5).await,
-        abilities: [shared, cell, inspect],
+        capabilities: [shared, cell, inspect],
         flavor = "multi_thread",
         worker_threads = 4
     );

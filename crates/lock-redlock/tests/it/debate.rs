@@ -99,7 +99,7 @@ async fn a_node_that_restarted_empty_does_not_vote_twice() {
 
     while holder.clock().now() < grant.valid_until {
         let attempt = other.try_acquire(&Acquire::new(claim("a"), TTL)).await;
-        assert!(!matches!(attempt, Ok(lock_core::Attempt::Granted(_))), "{attempt:?}");
+        assert!(!matches!(attempt, Ok(lock_core::AcquireOutcome::Granted(_))), "{attempt:?}");
         sleep(Duration::from_millis(700)).await;
     }
 }

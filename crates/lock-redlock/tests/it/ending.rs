@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Attempt, Backend, Error, ErrorKind, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Error, ErrorKind, Ttl};
 use lock_redlock::Voting;
 use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 const PERIOD: Duration = Duration::from_secs(20);
 
 /// A client that asks once and goes away.
-async fn passes_by(quorum: Quorum) -> Result<Attempt, Error> {
+async fn passes_by(quorum: Quorum) -> Result<AcquireOutcome, Error> {
     let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await;
     drop(quorum);
     sleep(PERIOD).await;
@@ -37,7 +37,7 @@ async fn short_lived_clients_get_locks_again_after_all_nodes_have_restarted() {
     loop {
         match passes_by(cluster.join().await).await {
             Ok(attempt) => {
-                assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+                assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
                 break;
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotReady, "{error}"),
@@ -90,7 +90,7 @@ async fn a_first_run_says_what_to_do() {
         let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await;
         let error = attempt.unwrap_err().to_string();
         assert!(
-            error.contains("kept out for another") && error.contains("Redlock::init"),
+            error.contains("quarantined for another") && error.contains("Redlock::init"),
             "{error}"
         );
     }

@@ -74,5 +74,5 @@ async fn nodes_may_be_of_different_types() {
     let quorum: Redlock = Redlock::builder().nodes(nodes).build().await.unwrap();
     quorum.init().await.unwrap();
     let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
-    assert!(matches!(attempt, lock_core::Attempt::Granted(_)));
+    assert!(matches!(attempt, lock_core::AcquireOutcome::Granted(_)));
 }

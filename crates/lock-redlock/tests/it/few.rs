@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, InspectBackend, Released, Renew, Renewal, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, InspectBackend, Released, Renew, Renewal, Ttl};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Cluster, Quorum, claim, granted, node, until};
@@ -163,7 +163,7 @@ async fn a_node_that_refuses_is_replaced_at_once() {
     let refusing = first(&quorum).await[0];
     let other = claim("a");
     let attempt = cluster.stores[refusing].try_acquire(&Acquire::new(other, TTL)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     let began = Instant::now();
     granted(&quorum, &claim("a"), TTL).await;
     assert_eq!(began.elapsed(), 2 * TRIP);
@@ -177,7 +177,7 @@ async fn a_lock_that_is_held_costs_a_majority_of_refusals() {
     granted(&quorum, &other, TTL).await;
     let before = commands(&quorum);
     let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await;
-    assert!(matches!(attempt, Ok(Attempt::Busy { .. })), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Busy { .. })), "{attempt:?}");
     assert_eq!(commands(&quorum) - before, 3);
 }
 
@@ -210,7 +210,7 @@ async fn a_lock_that_others_wait_for_costs_one_refusal_while_it_moves_on() {
     let refused = async || {
         let before = commands(&quorum);
         let attempt = quorum.try_acquire(&Acquire::new(watched.clone(), TTL)).await;
-        assert!(matches!(attempt, Ok(Attempt::Busy { .. })), "{attempt:?}");
+        assert!(matches!(attempt, Ok(AcquireOutcome::Busy { .. })), "{attempt:?}");
         commands(&quorum) - before
     };
     for _ in 0..3 {
@@ -242,11 +242,11 @@ async fn a_vote_at_the_node_that_is_asked_first_does_not_keep_a_lock() {
     for index in first {
         let left = claim("a");
         let attempt = cluster.stores[index].try_acquire(&Acquire::new(left.clone(), TTL)).await;
-        assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+        assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
         let mut attempts = 0;
         while !matches!(
             quorum.try_acquire(&Acquire::new(watched.clone(), TTL)).await,
-            Ok(Attempt::Granted(_))
+            Ok(AcquireOutcome::Granted(_))
         ) {
             attempts += 1;
             assert!(attempts < 2);

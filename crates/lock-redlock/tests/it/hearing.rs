@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use futures::stream;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Hint, Membership, Quarantine,
-    QuorumNode, Released, Renew, Renewal, Result, Standing, Terms, Ttl, Vote, Watch,
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, FencingToken, Hint, Membership,
+    Quarantine, QuorumNode, Released, Renew, Renewal, Result, Standing, Terms, Ttl, Vote, Watch,
 };
 use lock_redlock::Redlock;
 use tokio::runtime::Handle;
@@ -29,7 +29,7 @@ enum Manner {
 
 #[async_trait]
 impl Backend for Node {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome> {
         self.0.try_acquire(request).await
     }
 
@@ -108,7 +108,7 @@ async fn a_node_that_says_something_without_end_keeps_nobody_busy() {
     quorum.init().await.unwrap();
     let held = claim("a");
     let attempt = quorum.try_acquire(&Acquire::new(held.clone(), Ttl::DEFAULT)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     let mut watch = quorum.watch(&held.key).await.unwrap();
     // Time stands still while the watch listens, so it hears exactly what the nodes say at once.
     let (hint, released) = tokio::join!(watch.next(), quorum.release(&held));

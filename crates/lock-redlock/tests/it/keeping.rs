@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, Hint, Renew, Renewal};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, ErrorKind, Hint, Renew, Renewal,
+};
 use lock_core::{InspectBackend, Released, Stored, Ttl};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -133,7 +135,7 @@ async fn a_node_takes_the_place_of_one_that_is_away() {
 /// A claim has a lease on one node alone.
 async fn granted_by(cluster: &Cluster, store: usize, claim: &Claim) {
     let attempt = cluster.stores[store].try_acquire(&Acquire::new(claim.clone(), TTL)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
 }
 
 /// What a watch says next, within this time.
@@ -178,7 +180,7 @@ async fn a_vote_that_was_given_up_wakes_nobody_at_once() {
     let mut watch = loser.watch(&held.key).await.unwrap();
     // It gets the third node, and gives it up.
     let attempt = loser.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
-    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Busy { .. }), "{attempt:?}");
     assert_eq!(node(&loser, 2).stats().releases, 1);
     assert_eq!(hint(&mut watch, Duration::from_millis(900)).await, None);
     holder.release(&held).await.unwrap();

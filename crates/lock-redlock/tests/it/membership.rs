@@ -51,7 +51,7 @@ async fn nodes_that_nobody_knows_are_watched_for_a_whole_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_forgot_is_kept_out_until_its_leases_are_over() {
+async fn a_node_that_forgot_is_quarantined_until_its_leases_are_over() {
     let cluster = Cluster::of(3).await;
     let (holder, other) = (cluster.join().await, cluster.join().await);
     // Held by two of three, one of which forgets it.
@@ -60,7 +60,7 @@ async fn a_node_that_forgot_is_kept_out_until_its_leases_are_over() {
     cluster.stores[1].forget();
     let attempt = other.try_acquire(&Acquire::new(claim("a"), TTL)).await;
     // Without the quarantine that would be a second holder.
-    assert!(!matches!(attempt, Ok(lock_core::Attempt::Granted(_))), "{attempt:?}");
+    assert!(!matches!(attempt, Ok(lock_core::AcquireOutcome::Granted(_))), "{attempt:?}");
     assert!(matches!(other.status().await[1].voting, Voting::KeptOut { .. }));
     sleep(QUARANTINE).await;
     granted(&other, &claim("a"), TTL).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Attempt, Backend, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Ttl};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::sleep;
 
@@ -143,12 +143,12 @@ async fn a_repeated_request_goes_on_if_the_first_is_dropped() {
         repeated
     };
     let mut attempt = repeated.await.unwrap();
-    while let Ok(Attempt::Busy { retry_after }) = attempt {
+    while let Ok(AcquireOutcome::Busy { retry_after }) = attempt {
         // The nodes still have to release the votes of the first.
         sleep(retry_after.unwrap()).await;
         attempt = quorum.try_acquire(&request).await;
     }
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     sleep(Duration::from_secs(2)).await;
     assert_eq!(cluster.leases(), 3);
 }
@@ -170,7 +170,7 @@ fn a_repeated_request_does_not_wait_for_a_runtime_that_stands_still() {
     gates.iter().for_each(|gate| gate.open());
     let other = Builder::new_current_thread().enable_all().build().unwrap();
     other.block_on(async {
-        while !matches!(quorum.try_acquire(&request).await, Ok(Attempt::Granted(_))) {
+        while !matches!(quorum.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_))) {
             sleep(Duration::from_millis(5)).await;
         }
     });
@@ -216,7 +216,7 @@ async fn a_request_among_ever_new_rivals_ends_soon() {
         loop {
             let rival = claim("a");
             let attempt = store.try_acquire(&Acquire::new(rival.clone(), TTL)).await;
-            assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+            assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
             sleep(trip / 2).await;
             store.release(&rival).await.unwrap();
         }
@@ -224,7 +224,7 @@ async fn a_request_among_ever_new_rivals_ends_soon() {
     for _ in 0..20 {
         let began = tokio::time::Instant::now();
         let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await;
-        assert!(!matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+        assert!(!matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
         // A second, and the last round with its releases.
         let took = began.elapsed();
         assert!(took < Duration::from_secs(1) + 3 * trip, "{took:?}");

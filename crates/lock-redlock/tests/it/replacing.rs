@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Attempt, Backend, Claim, ErrorKind, Instant, Renew, Renewal, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Instant, Renew, Renewal, Ttl};
 use lock_redlock::{Redlock, Voting};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -92,7 +92,7 @@ async fn a_lease_of_former_members_is_over_before_the_new_node_votes() {
             until = valid_until;
         }
         let attempt = after.try_acquire(&Acquire::new(claim("a"), ttl())).await;
-        let is_granted = matches!(attempt, Ok(Attempt::Granted(_)));
+        let is_granted = matches!(attempt, Ok(AcquireOutcome::Granted(_)));
         assert!(!is_granted || clock.now() >= until, "there are two holders");
         sleep(Duration::from_millis(20)).await;
     }
@@ -164,7 +164,7 @@ async fn work(quorum: Quorum, believed: Believed, until: Instant, pace: u64) -> 
         sleep(Duration::from_millis(pace)).await;
         let held = claim("busy");
         let attempt = quorum.try_acquire(&Acquire::new(held.clone(), ttl())).await;
-        let Ok(Attempt::Granted(grant)) = attempt else { continue };
+        let Ok(AcquireOutcome::Granted(grant)) = attempt else { continue };
         let earlier = believed.lock().unwrap().replace(grant.valid_until);
         assert!(earlier.is_none_or(|earlier| earlier <= clock.now()), "there are two holders");
         hold(&quorum, &held, &believed).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_core::{Acquire, Attempt, Backend, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Ttl};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -36,7 +36,7 @@ async fn contenders_take_turns_while_a_node_is_silent() {
 
 async fn take_turn(quorum: &Quorum) {
     let request = Acquire::new(claim("a"), Ttl::new(Duration::from_secs(1)).unwrap());
-    while !matches!(quorum.try_acquire(&request).await, Ok(Attempt::Granted(_))) {
+    while !matches!(quorum.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_))) {
         sleep(Duration::from_millis(2)).await;
     }
     quorum.release(&request.claim).await.unwrap();

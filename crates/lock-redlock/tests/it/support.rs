@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, Grant, Key, OwnerToken, Result, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Grant, Key, OwnerToken, Result, Ttl};
 use lock_redlock::{Builder, Redlock};
 use tokio::runtime::Handle;
 
@@ -72,7 +72,7 @@ pub(crate) fn claim(name: &str) -> Claim {
 /// Asks for a lease that must be granted.
 pub(crate) async fn granted(quorum: &Quorum, claim: &Claim, ttl: Ttl) -> Grant {
     match quorum.try_acquire(&Acquire::new(claim.clone(), ttl)).await {
-        Ok(Attempt::Granted(grant)) => grant,
+        Ok(AcquireOutcome::Granted(grant)) => grant,
         other => panic!("expected a grant, got {other:?}"),
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Ballot, Claim, Clock, FencingToken, Grant, Instant, Key, Membership,
-    Quarantine, QuorumNode, Released, Renew, Renewal, Result, Standing, Terms, Ttl, Vote, Watch,
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Grant,
+    Instant, Key, Membership, Quarantine, QuorumNode, Released, Renew, Renewal, Result, Standing,
+    Terms, Ttl, Vote, Watch,
 };
 use lock_redlock::Redlock;
 use tokio::runtime::Handle;
@@ -15,9 +16,9 @@ use tokio::time::sleep;
 
 use crate::support::claim;
 
-/// A node, by the address of its server, which dates its leases on this clock.
+/// A node, by the address of its server, which dates its leases on this clock and gives none that is shorter than this.
 #[derive(Clone)]
-pub(crate) struct Address(Arc<Mutex<MemoryBackend>>, Clock);
+pub(crate) struct Address(Arc<Mutex<MemoryBackend>>, Clock, Ttl);
 
 impl Address {
     fn of(server: &MemoryBackend) -> Self {
@@ -25,7 +26,16 @@ impl Address {
     }
 
     pub(crate) fn dating(server: &MemoryBackend, clock: Clock) -> Self {
-        Self(Arc::new(Mutex::new(server.client())), clock)
+        Self(Arc::new(Mutex::new(server.client())), clock, Ttl::MIN)
+    }
+
+    pub(crate) fn giving(server: &MemoryBackend, shortest: Ttl) -> Self {
+        Self(Arc::new(Mutex::new(server.client())), server.clock(), shortest)
+    }
+
+    fn check(&self, ttl: Ttl) -> Result<()> {
+        let too_short = || Error::new(ErrorKind::InvalidTtl, "it is too short for this store");
+        if ttl < self.2 { Err(too_short()) } else { Ok(()) }
     }
 
     /// An instant of the server's clock on that of the node.
@@ -45,14 +55,17 @@ impl Address {
 
 #[async_trait]
 impl Backend for Address {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome> {
         self.server().try_acquire(request).await
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
+        if let Err(error) = self.check(request.ttl) {
+            return Renewal::Unknown(error);
+        }
         match self.server().renew(request).await {
-            Renewal::Renewed { valid_until, tokens, demand } => {
-                Renewal::Renewed { valid_until: self.dated(valid_until), tokens, demand }
+            Renewal::Renewed { valid_until, tokens, contention } => {
+                Renewal::Renewed { valid_until: self.dated(valid_until), tokens, contention }
             }
             other => other,
         }
@@ -74,10 +87,11 @@ impl Backend for Address {
 #[async_trait]
 impl QuorumNode for Address {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        self.check(ballot.request.ttl)?;
         match self.server().vote(ballot).await? {
             Vote::Granted(grant) => {
                 let until = self.dated(grant.valid_until);
-                Ok(Vote::Granted(Grant::new(grant.tokens, until).in_demand(grant.demand)))
+                Ok(Vote::Granted(Grant::new(grant.tokens, until).with_contention(grant.contention)))
             }
             other => Ok(other),
         }
@@ -101,6 +115,10 @@ impl QuorumNode for Address {
 
     async fn admit(&self, terms: &Terms) -> Result<Standing> {
         self.server().admit(terms).await
+    }
+
+    fn shortest_ttl(&self) -> Ttl {
+        self.2
     }
 }
 
@@ -126,7 +144,7 @@ async fn an_address_that_leads_to_another_node_brings_no_second_vote() {
 
     ways[1].server().faults().heal();
     let attempt = quorum.try_acquire(&request).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     assert_eq!(servers.map(|server| server.live_leases()), [1, 1, 0]);
 }
 
@@ -136,7 +154,7 @@ async fn an_address_that_leads_to_another_node_brings_no_second_renewal() {
     let (servers, ways, quorum) = quorum().await;
     let held = claim("a");
     let attempt = quorum.try_acquire(&Acquire::new(held.clone(), Ttl::DEFAULT)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(servers.each_ref().map(MemoryBackend::live_leases), [1, 1, 1]);
 
@@ -156,6 +174,6 @@ async fn an_address_that_leads_to_a_new_server_brings_no_vote() {
     ways[1].server().faults().cut();
     let request = Acquire::new(claim("a"), Ttl::DEFAULT);
     let error = quorum.try_acquire(&request).await.unwrap_err();
-    assert!(error.is_retryable() && error.to_string().contains("3: kept out"), "{error}");
+    assert!(error.is_retryable() && error.to_string().contains("3: quarantined"), "{error}");
     assert_eq!(twin.live_leases(), 0);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::memory::Verb;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, ErrorKind, Key, Mode, OwnerToken, Released, Ttl,
+    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Key, Mode, OwnerToken, Released, Ttl,
 };
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -78,7 +78,7 @@ async fn a_lost_race_leaves_nothing_behind() {
     // One of the two answers late: its vote is given before the answer, and undone after it.
     node(&loser, 4).faults().on(Verb::Vote).delay_replies(Duration::from_millis(500));
     let attempt = loser.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
-    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Busy { .. }), "{attempt:?}");
     assert_eq!(cluster.stores[3].live_leases(), 0);
     until(|| cluster.stores[4].live_leases() == 0).await;
     assert_eq!(cluster.leases(), 3);
@@ -92,7 +92,7 @@ async fn a_quorum_that_is_impossible_is_refused_early() {
     let _gates = [0, 1].map(|index| node(&other, index).faults().hold_requests());
     let before = Instant::now();
     let attempt = other.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
-    assert!(matches!(attempt, Attempt::Busy { retry_after: Some(_) }), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Busy { retry_after: Some(_) }), "{attempt:?}");
     for index in [2, 3, 4] {
         node(&other, index).faults().cut();
     }
@@ -133,7 +133,7 @@ async fn an_error_names_every_node_and_what_it_said() {
     assert_eq!(
         error.to_string(),
         "1 of 5 nodes voted, 3 are needed: \
-         1: kept out for another 61s at least, for it may have forgotten leases; \
+         1: quarantined for another 61s at least, for it may have forgotten leases; \
          2: the connection to the store is cut; \
          3: the store was told to fail this request; \
          5: no answer yet"
@@ -169,7 +169,7 @@ async fn too_long_a_lease_is_refused_before_anything_is_sent() {
 async fn vote_for(cluster: &Cluster, claim: &Claim, stores: &[usize]) {
     for &index in stores {
         let attempt = cluster.stores[index].try_acquire(&Acquire::new(claim.clone(), TTL)).await;
-        assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+        assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     }
 }
 
@@ -210,7 +210,9 @@ async fn who_is_not_the_favourite_gives_way() {
     node(&quorum, 1).faults().cut();
     let attempt = quorum.try_acquire(&Acquire::new(other, TTL)).await.unwrap();
     // It does not move, so it is a holder whose other node does not answer.
-    let Attempt::Busy { retry_after: Some(retry_after) } = attempt else { panic!("{attempt:?}") };
+    let AcquireOutcome::Busy { retry_after: Some(retry_after) } = attempt else {
+        panic!("{attempt:?}")
+    };
     assert!(retry_after > TTL.duration() - LATE, "{retry_after:?}");
     assert_eq!(node(&quorum, 2).stats().votes, 3);
     assert_eq!(cluster.stores[2].live_leases(), 0);
@@ -238,7 +240,7 @@ async fn contenders_settle_within_a_few_rounds() {
                     start.wait().await;
                     let attempt = quorum.try_acquire(&Acquire::new(claim, TTL)).await.unwrap();
                     let votes: u64 = quorum.nodes().map(|(_, node)| node.stats().votes).sum();
-                    (matches!(attempt, Attempt::Granted(_)), votes)
+                    (matches!(attempt, AcquireOutcome::Granted(_)), votes)
                 });
             }
             let contenders = tasks.join_all().await;
@@ -304,7 +306,7 @@ async fn a_request_that_fails_takes_no_votes_from_another_for_the_same_claim() {
     };
     let (first, second) = tokio::join!(quorum.try_acquire(&request), repetition);
     assert!(first.is_err(), "{first:?}");
-    assert!(matches!(second, Ok(Attempt::Granted(_))), "{second:?}");
+    assert!(matches!(second, Ok(AcquireOutcome::Granted(_))), "{second:?}");
     sleep(LATE).await;
     assert_eq!(cluster.leases(), 2);
     quorum.release(&held).await.unwrap();

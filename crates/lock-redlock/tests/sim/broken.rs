@@ -24,7 +24,7 @@ fn clocks_further_apart_than_a_quarantine_turn_tokens_back_when_nodes_forget() {
 }
 
 #[test]
-fn a_node_that_is_kept_out_must_not_vote() {
+fn a_node_that_is_quarantined_must_not_vote() {
     goes_wrong(FORGETTING, Flaw::VotesKeptOut, Wrong::KeptOut);
     goes_wrong(FORGETTING, Flaw::VotesKeptOut, Wrong::Exclusion);
 }
@@ -37,7 +37,7 @@ fn nobody_must_vouch_without_waiting() {
 
 /// The clock of a node ends its quarantine if no client does. This assumes that the clock is not set meanwhile.
 #[test]
-fn the_clock_of_a_node_that_is_kept_out_must_not_be_set() {
+fn the_clock_of_a_node_that_is_quarantined_must_not_be_set() {
     let faults = Faults { passing: true, ..FORGETTING };
     goes_wrong(faults, Flaw::SetsClocks, Wrong::KeptOut);
     goes_wrong(faults, Flaw::SetsClocks, Wrong::Exclusion);

@@ -6,7 +6,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Instant, Key, Mode, OwnerToken, Renew, Renewal};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Instant, Key, Mode, OwnerToken, Renew, Renewal,
+};
 use lock_core::{Grant, Ttl};
 use lock_redlock::Redlock;
 use tokio::time::sleep;
@@ -81,11 +83,11 @@ impl Client {
             let attempt = self.attempt(&request).await;
             self.log(|| format!("is answered {attempt:?}"));
             match attempt {
-                Some(Ok(Attempt::Granted(grant))) => {
+                Some(Ok(AcquireOutcome::Granted(grant))) => {
                     let lease = self.note(&request, asked, grant.clone());
                     return Some(Held { lease, request, grant });
                 }
-                Some(Ok(Attempt::Busy { retry_after })) => {
+                Some(Ok(AcquireOutcome::Busy { retry_after })) => {
                     let patience = self.rng.millis(10, 300);
                     sleep(retry_after.unwrap_or(patience).min(patience)).await;
                 }
@@ -100,7 +102,7 @@ impl Client {
         None
     }
 
-    async fn attempt(&mut self, request: &Acquire) -> Option<lock_core::Result<Attempt>> {
+    async fn attempt(&mut self, request: &Acquire) -> Option<lock_core::Result<AcquireOutcome>> {
         let polls = self.polls();
         some_of(self.quorum.try_acquire(request), polls).await
     }
@@ -188,7 +190,7 @@ impl Client {
         let now = self.world.now();
         let before = &held.grant;
         match attempt {
-            Some(Ok(Attempt::Granted(grant))) => {
+            Some(Ok(AcquireOutcome::Granted(grant))) => {
                 let is_valid = now < before.valid_until;
                 if is_valid && grant.tokens != before.tokens {
                     self.world.wrong(Wrong::Lease, || format!("{grant:?} after {before:?}"));
@@ -201,7 +203,7 @@ impl Client {
                 }
                 goes_on
             }
-            Some(Ok(Attempt::Busy { .. })) => {
+            Some(Ok(AcquireOutcome::Busy { .. })) => {
                 self.change(held.lease, |lease| lease.until = lease.until.min(now));
                 false
             }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Attempt, Backend, Claim, OwnerToken, Released, Renew, Renewal, Ttl};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, OwnerToken, Released, Renew, Renewal, Ttl,
+};
 use lock_redlock::Redlock;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
@@ -30,7 +32,7 @@ fn node(quorum: &Redlock<MemoryBackend>, number: usize) -> &MemoryBackend {
 
 async fn vote(store: &MemoryBackend, claim: Claim, ttl: Ttl) {
     let attempt = store.try_acquire(&Acquire::new(claim, ttl)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
 }
 
 /// A vote for another claim and a missing answer looked like a split vote, in which one claim gives way.
@@ -41,14 +43,14 @@ async fn asking_again_for_what_is_held_gives_up_nothing() {
     vote(&stores[2], claim(1), TTL).await;
     let request = Acquire::new(claim(2), TTL);
     let attempt = quorum.try_acquire(&request).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
 
     let gate = node(&quorum, 1).faults().on(Verb::Vote).hold_requests();
     let error = quorum.try_acquire(&request).await.unwrap_err();
     assert!(error.is_retryable());
     assert_eq!(stores[..2].iter().map(MemoryBackend::live_leases).sum::<usize>(), 2);
     gate.open();
-    assert!(matches!(quorum.try_acquire(&request).await, Ok(Attempt::Granted(_))));
+    assert!(matches!(quorum.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_))));
 }
 
 /// A vote arrived late at a node that still had to get its release. It was renewed before it was released, and counted.
@@ -60,11 +62,11 @@ async fn a_vote_that_is_still_to_be_released_does_not_keep_a_lease() {
     vote(&stores[1], claim(1), Ttl::new(Duration::from_secs(10)).unwrap()).await;
     let gate = node(&quorum, 0).faults().hold_requests();
     let attempt = quorum.try_acquire(&Acquire::new(claim(2), TTL)).await;
-    assert!(!matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(!matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     // The second has the other two.
     sleep(Duration::from_secs(10)).await;
     let attempt = quorum.try_acquire(&Acquire::new(claim(2), TTL)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
     // Now the vote for the first arrives.
     vote(&stores[0], claim(2), TTL).await;
     let held = node(&quorum, 0).faults().on(Verb::Release).hold_requests();
@@ -93,7 +95,7 @@ async fn a_contender_waits_for_the_vote_that_it_may_have() {
         stores[usize::from(rival)].release(&claim(rival + 7)).await.unwrap();
     }
     let attempt = attempt.await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
 }
 
 /// A release overtook a vote, and counted. So the release was over while two of three nodes had the vote.
@@ -103,7 +105,7 @@ async fn a_release_that_overtakes_its_vote_frees_no_node() {
     let (quorum, other) = (join(&stores).await, join(&stores).await);
     let late = node(&quorum, 2).faults().on(Verb::Vote).hold_requests();
     let attempt = quorum.try_acquire(&Acquire::new(claim(1), TTL)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
 
     let gate = node(&quorum, 1).faults().on(Verb::Release).hold_requests();
     let freed = claim(1);
@@ -114,5 +116,5 @@ async fn a_release_that_overtakes_its_vote_frees_no_node() {
     assert!(matches!(released, Ok(Released::Freed { .. })), "{released:?}");
     late.open();
     let attempt = other.try_acquire(&Acquire::new(claim(2), TTL)).await;
-    assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
 }

@@ -37,7 +37,7 @@ pub(crate) enum Wrong {
     Lease,
     /// A free lock was refused.
     Refused,
-    /// A node that was kept out voted.
+    /// A node that was quarantined voted.
     KeptOut,
     /// A node that had restarted did not come back in time.
     StaysOut,

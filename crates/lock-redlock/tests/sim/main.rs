@@ -8,13 +8,13 @@
 //!
 //! What must be true in which of them:
 //!
-//! | | anything but forgetting | nodes forget | and clocks are minutes apart | and there is no quarantine | nodes forget, and their clocks are set while they are kept out |
+//! | | anything but forgetting | nodes forget | and clocks are minutes apart | and there is no quarantine | nodes forget, and their clocks are set while they are quarantined |
 //! | --- | --- | --- | --- | --- | --- |
 //! | no two valid leases at once | yes | yes | yes | no | no |
 //! | tokens are in order | yes | yes | no | no | no |
 //! | no lease is lost before its time | yes | | | | |
 //! | what is held has the same tokens when it is asked for again | yes | yes | yes | yes | yes |
-//! | a node that is kept out does not vote | yes | yes | yes | | no |
+//! | a node that is quarantined does not vote | yes | yes | yes | | no |
 //! | soon after, all can be had, and nothing is left behind | yes | yes | yes | yes | yes |
 //!
 //! The same is true while clocks of nodes run fast or slowly within the drift, while no client stays for longer than a
@@ -27,7 +27,7 @@
 //! both, and a lease that was asked for after the other was granted has the higher ones, those from renewals included.
 //! For that, clocks may be apart by less than a quarantine lasts, less the time for which a ballot may be under way.
 //! *Soon* is: when every message that was under way has arrived, every lease that it may have begun has ended,
-//! and every node that was kept out has been watched for its time.
+//! and every node that was quarantined has been watched for its time.
 //!
 //! Where the table says no, or a node or client does what it must not, stories have to go wrong:
 //! [`broken`] shows that the checks see it.

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::pending;
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken,
+};
 use lock_core::{Fixed, Membership, OwnerToken, SharedBackend, Standing, Terms, Ttl, Vote, Watch};
 use lock_core::{Grant, Instant, Key, Quarantine, QuorumNode, Released, Renew, Renewal, Result};
 use tokio::sync::{mpsc, oneshot};
@@ -156,7 +158,7 @@ fn at_once<T>(answer: impl Future<Output = T>) -> T {
 
 #[async_trait]
 impl Backend for SimNode {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome> {
         let request = request.clone();
         self.ask("acquire", move |store| at_once(store.try_acquire(&request))).await?.answer
     }
@@ -166,9 +168,9 @@ impl Backend for SimNode {
         request.claim = self.named(&request.claim);
         request.ttl = self.ttl(full);
         match self.ask("renew", move |store| at_once(store.renew(&request))).await {
-            Ok(Answer { answer: Renewal::Renewed { valid_until, tokens, demand }, took }) => {
+            Ok(Answer { answer: Renewal::Renewed { valid_until, tokens, contention }, took }) => {
                 let valid_until = self.dated(valid_until, took, full);
-                Renewal::Renewed { valid_until, tokens, demand }
+                Renewal::Renewed { valid_until, tokens, contention }
             }
             Ok(Answer { answer, .. }) => answer,
             Err(error) => Renewal::Unknown(error),

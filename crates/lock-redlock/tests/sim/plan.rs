@@ -54,9 +54,9 @@ pub(crate) enum Flaw {
     None,
     /// Nodes confirm every token, and do not raise their counters.
     ConfirmsAnything,
-    /// Nodes vote although they are kept out.
+    /// Nodes vote although they are quarantined.
     VotesKeptOut,
-    /// Nodes are vouched for as soon as they are seen to be kept out.
+    /// Nodes are vouched for as soon as they are seen to be quarantined.
     VouchesAtOnce,
     /// Clients are content with half of the nodes.
     HalfIsEnough,
@@ -70,7 +70,7 @@ pub(crate) enum Flaw {
     ReusesBallots,
     /// Nodes count every key's tokens anew after each holder.
     CountsAnew,
-    /// The clocks of nodes are set forward while the nodes are kept out.
+    /// The clocks of nodes are set forward while the nodes are quarantined.
     SetsClocks,
     /// Nodes do not record of which quorum they are members.
     IgnoresMembers,
@@ -280,7 +280,7 @@ impl Plan {
         at
     }
 
-    /// How long a node that may have forgotten leases is kept out.
+    /// How long a node that may have forgotten leases is quarantined.
     pub(crate) fn quarantine(&self) -> Duration {
         self.max_ttl.duration() + self.max_ttl.drift()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
+    Acquire, AcquireOutcome, Backend, Claim, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redlock::Redlock;
 use tokio::task::JoinSet;
@@ -53,7 +53,7 @@ pub(crate) fn take_turns(flaw: Flaw, seed: u64, is_logged: bool) -> Ending {
 async fn take(quorum: &Redlock<SimNode>, claim: Claim, renewals: usize) -> Result<(), String> {
     let request = Acquire::new(claim.clone(), Ttl::DEFAULT);
     let attempt = quorum.try_acquire(&request).await;
-    let Ok(Attempt::Granted(_)) = attempt else { return Err(format!("{attempt:?}")) };
+    let Ok(AcquireOutcome::Granted(_)) = attempt else { return Err(format!("{attempt:?}")) };
     for _ in 0..renewals {
         sleep(Duration::from_millis(100)).await;
         let renewal = quorum.renew(&Renew::new(claim.clone(), Ttl::DEFAULT)).await;
@@ -85,7 +85,7 @@ pub(crate) fn contend(clients: usize, seed: u64, is_logged: bool) -> (Ending, u6
             });
         }
         let answers = contenders.join_all().await;
-        let granted = |answer: &&_| matches!(answer, &&(Ok(Attempt::Granted(_)), _));
+        let granted = |answer: &&_| matches!(answer, &&(Ok(AcquireOutcome::Granted(_)), _));
         let grants = answers.iter().filter(granted).count();
         if grants != 1 {
             let answers: Vec<_> = answers.iter().map(|(answer, _)| answer).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Attempt, Backend, Claim, Instant, Mode, OwnerToken};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Instant, Mode, OwnerToken};
 use lock_redlock::{Redlock, Voting};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::sleep;
@@ -171,7 +171,7 @@ async fn recover(world: &Arc<World>, quorums: &[Redlock<SimNode>]) {
     look_for_leaks(world, 0);
 }
 
-/// For how long nodes that have restarted may be kept out after that.
+/// For how long nodes that have restarted may be quarantined after that.
 fn out_for(plan: &Plan) -> Duration {
     match plan.restarts.is_empty() && !plan.faults.replacing {
         true => Duration::ZERO,
@@ -198,7 +198,7 @@ async fn acquire_in_time(
         let attempt = quorum.try_acquire(&request).await;
         world.log(|| format!("the newcomer is answered {attempt:?}"));
         let now = world.now();
-        if let Ok(Attempt::Granted(grant)) = attempt {
+        if let Ok(AcquireOutcome::Granted(grant)) = attempt {
             let lease = Lease {
                 client: plan.clients(),
                 key,

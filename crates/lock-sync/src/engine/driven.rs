@@ -53,7 +53,7 @@ impl Driven for Entry {
 
 impl Entry {
     fn watch_event(self: &Arc<Self>, number: u64, event: WatchEvent<'_>) {
-        if matches!(event, WatchEvent::Hint(Hint::Wanted)) {
+        if matches!(event, WatchEvent::Hint(Hint::Contended)) {
             self.wanted.store(true, Ordering::Release);
         }
         self.event_locked(self.lock(), |state| {

@@ -34,7 +34,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
-use lock_core::{Attempt, Claim, Error, Hint, Instant, Key, Mode, OwnerToken};
+use lock_core::{AcquireOutcome, Claim, Error, Hint, Instant, Key, Mode, OwnerToken};
 use tokio::runtime::Handle;
 
 pub(crate) use acquiring::Acquiring;
@@ -227,7 +227,7 @@ impl Entry {
         // Read under the lock, so that time does not go backwards from one event to the next.
         state.machine.begin(self.shared.clock.now());
         if self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::AcqRel) {
-            state.machine.hint(Hint::Wanted);
+            state.machine.hint(Hint::Contended);
         }
         let result = event(&mut state);
         let mut pass = state.machine.end();
@@ -367,7 +367,7 @@ impl Asks for Entry {
         self: &Arc<Self>,
         id: WaiterId,
         claim: &Claim,
-        result: &Result<Attempt, Error>,
+        result: &Result<AcquireOutcome, Error>,
     ) -> Option<Result<Ticket, Denial>> {
         // The task is not woken, because it is being polled now: a wake-up would cost it its turn.
         let (waker, outcome) = self.event_locked(self.lock(), |State { machine, .. }| {

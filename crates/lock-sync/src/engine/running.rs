@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode, PermitBackend,
-    Released, Renew, Renewal,
+    Acquire, AcquireOutcome, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode,
+    PermitBackend, Released, Renew, Renewal,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -41,7 +41,7 @@ pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
         self: &Arc<Self>,
         id: WaiterId,
         claim: &Claim,
-        result: &Result<Attempt, Error>,
+        result: &Result<AcquireOutcome, Error>,
     ) -> Option<Result<Ticket, Denial>>;
 }
 
@@ -75,9 +75,9 @@ enum Verb {
 }
 
 enum Answer {
-    Attempt(Result<Attempt, Error>),
+    Attempt(Result<AcquireOutcome, Error>),
     Renew(Renewal),
-    Release(Result<(Released, Option<Attempt>), Error>),
+    Release(Result<(Released, Option<AcquireOutcome>), Error>),
 }
 
 type Request = BoxFuture<'static, Answer>;
@@ -306,9 +306,9 @@ impl Verb {
             Self::Release(claim, None) => Box::pin(async move {
                 Answer::Release((*backend).release(&claim).await.map(|released| (released, None)))
             }),
-            Self::Release(claim, Some(next)) => {
-                Box::pin(async move { Answer::Release((*backend).exchange(&claim, &next).await) })
-            }
+            Self::Release(claim, Some(next)) => Box::pin(async move {
+                Answer::Release((*backend).release_and_requeue(&claim, &next).await)
+            }),
         }
     }
 
@@ -365,7 +365,7 @@ pub(super) fn known_to(backend: &dyn Backend, claim: &mut Claim) {
     }
 }
 
-async fn convert(backend: &dyn Backend, request: &Convert) -> Result<Attempt, Error> {
+async fn convert(backend: &dyn Backend, request: &Convert) -> Result<AcquireOutcome, Error> {
     let none = || Error::new(ErrorKind::Unsupported, "the backend does not convert leases");
     backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }
@@ -373,7 +373,7 @@ async fn convert(backend: &dyn Backend, request: &Convert) -> Result<Attempt, Er
 /// Waits for the answer to a request that was repeated meanwhile. The store may have made this grant after it
 /// released the grant of the second request.
 async fn undo_late_grant(entry: Arc<impl Asks>, claim: Claim, first: Request, limit: Duration) {
-    if let Ok(Answer::Attempt(Ok(Attempt::Granted(_)))) = timeout(limit, first).await {
+    if let Ok(Answer::Attempt(Ok(AcquireOutcome::Granted(_)))) = timeout(limit, first).await {
         entry.event(|machine| machine.forget_unless_known(&claim));
     }
 }

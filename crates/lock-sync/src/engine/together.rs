@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use lock_core::{Acquire, Attempt, Error, ErrorKind};
+use lock_core::{Acquire, AcquireOutcome, Error, ErrorKind};
 use tokio::time::timeout;
 
 use super::driver::Flight;
@@ -35,9 +35,10 @@ impl<E: Asks> Together<E> {
     /// Runs the request to its end, for at most the length of a lease: after that, no answer is of use.
     pub(crate) async fn run(mut self) {
         let requests: Vec<_> = self.asked.iter().map(|(_, request)| request.clone()).collect();
-        let limit = self.shared.policy.ttl.duration();
+        let ttls = self.asked.iter().map(|(entry, _)| entry.policy().ttl.duration());
+        let limit = ttls.max().unwrap_or_default();
         let backend = Arc::clone(&self.shared.backend);
-        let request = AssertUnwindSafe(backend.acquire_together(&requests)).catch_unwind();
+        let request = AssertUnwindSafe(backend.try_acquire_all(&requests)).catch_unwind();
         let answer = match timeout(limit, request).await {
             Ok(Ok(answer)) => answer,
             // A backend that panics must not take the locks with it.
@@ -47,7 +48,7 @@ impl<E: Asks> Together<E> {
         self.report(answer);
     }
 
-    fn report(&mut self, answer: Result<Option<Vec<Attempt>>, Error>) {
+    fn report(&mut self, answer: Result<Option<Vec<AcquireOutcome>>, Error>) {
         let asked = std::mem::take(&mut self.asked);
         match answer {
             Ok(Some(attempts)) if attempts.len() == asked.len() => {
@@ -86,15 +87,17 @@ impl<E: Asks> Drop for Together<E> {
 /// Takes back requests that were not sent.
 pub(super) fn refuse(asked: Asked<impl Asks>) {
     for (entry, request) in asked {
-        let free = Ok(free_at_once(Attempt::Busy { retry_after: None }));
+        let free = Ok(free_at_once(AcquireOutcome::Busy { retry_after: None }));
         entry.event(|machine| machine.attempt_done(&request.claim, &free));
     }
 }
 
 /// A key that was refused without a time may be free, so other waiters for it in this process ask at once.
-fn free_at_once(attempt: Attempt) -> Attempt {
+fn free_at_once(attempt: AcquireOutcome) -> AcquireOutcome {
     match attempt {
-        Attempt::Busy { retry_after: None } => Attempt::Busy { retry_after: Some(Duration::ZERO) },
+        AcquireOutcome::Busy { retry_after: None } => {
+            AcquireOutcome::Busy { retry_after: Some(Duration::ZERO) }
+        }
         answer => answer,
     }
 }

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use lock_core::{Demand, Instant};
+use lock_core::{Contention, Instant};
 
-/// The turn of this process with a lease, which the hand-off budget limits, and the demand of other processes.
+/// The turn of this process with a lease, which the hand-off budget limits, and the contention of other processes.
 #[derive(Debug)]
 pub(super) struct Turn {
-    demand: Demand,
+    contention: Contention,
     /// Since when other processes may be waiting.
     since: Instant,
     /// How many holders the lease has had since.
     served: u32,
     /// The last answer of the store could not tell whether other processes wait.
     silent: bool,
-    /// The process has asked the store for the demand since hints may have been missed. If no answer comes, it asks
+    /// The process has asked the store for the contention since hints may have been missed. If no answer comes, it asks
     /// again with the next renewal, not at once.
     inquired: bool,
     /// A hint said that another process waits while a request was under way. The answer may be older than the hint.
@@ -23,36 +23,36 @@ pub(super) struct Turn {
 
 impl Turn {
     /// The turn after a grant.
-    pub(super) fn new(demand: Demand, now: Instant) -> Self {
-        Self { demand, since: now, served: 0, silent: false, inquired: false, wish: false }
+    pub(super) fn new(contention: Contention, now: Instant) -> Self {
+        Self { contention, since: now, served: 0, silent: false, inquired: false, wish: false }
     }
 
     #[inline]
-    pub(super) fn demand(&self) -> Demand {
-        self.demand
+    pub(super) fn contention(&self) -> Contention {
+        self.contention
     }
 
     /// Whether the store said that no other process waits.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
-        self.demand == Demand::Quiet
+        self.contention == Contention::Quiet
     }
 
     /// Whether another process waits.
     #[inline]
     pub(super) fn is_wanted(&self) -> bool {
-        self.demand == Demand::Wanted
+        self.contention == Contention::Contended
     }
 
-    /// Whether the process has yet to ask the store for the demand.
+    /// Whether the process has yet to ask the store for the contention.
     #[inline]
     pub(super) fn is_unasked(&self) -> bool {
-        self.demand == Demand::Unknown && !self.inquired
+        self.contention == Contention::Unknown && !self.inquired
     }
 
-    /// Whether the store has been asked for the demand, and could not tell.
+    /// Whether the store has been asked for the contention, and could not tell.
     pub(super) fn is_silent(&self) -> bool {
-        self.demand == Demand::Unknown && self.silent
+        self.contention == Contention::Unknown && self.silent
     }
 
     /// How many holders the turn has had, and how long it has lasted.
@@ -73,34 +73,35 @@ impl Turn {
     }
 
     /// The store has answered a request about the lease.
-    pub(super) fn answer(&mut self, demand: Demand, now: Instant) {
-        let demand = if std::mem::take(&mut self.wish) { Demand::Wanted } else { demand };
-        self.silent = demand == Demand::Unknown;
-        self.set(demand, now);
+    pub(super) fn answer(&mut self, contention: Contention, now: Instant) {
+        let contention =
+            if std::mem::take(&mut self.wish) { Contention::Contended } else { contention };
+        self.silent = contention == Contention::Unknown;
+        self.set(contention, now);
     }
 
     /// A hint says that another process waits. `busy`: a request about the lease is under way.
     pub(super) fn hear_wish(&mut self, busy: bool, now: Instant) {
         self.wish = busy;
-        self.set(Demand::Wanted, now);
+        self.set(Contention::Contended, now);
     }
 
     /// From now on no hint tells that another process waits.
     pub(super) fn hear_nothing(&mut self, now: Instant) {
         self.listen_again();
-        self.set(Demand::Unknown, now);
+        self.set(Contention::Unknown, now);
     }
 
-    /// Forgets that the store could not tell the demand: it may be able to now.
+    /// Forgets that the store could not tell the contention: it may be able to now.
     pub(super) fn listen_again(&mut self) {
         (self.silent, self.inquired) = (false, false);
     }
 
-    /// Notes the demand. If it was quiet before and is not now, a turn begins, and the present holder is its first.
-    fn set(&mut self, demand: Demand, now: Instant) {
-        if self.is_quiet() && demand != Demand::Quiet {
+    /// Notes the contention. If it was quiet before and is not now, a turn begins, and the present holder is its first.
+    fn set(&mut self, contention: Contention, now: Instant) {
+        if self.is_quiet() && contention != Contention::Quiet {
             (self.since, self.served) = (now, 1);
         }
-        self.demand = demand;
+        self.contention = contention;
     }
 }

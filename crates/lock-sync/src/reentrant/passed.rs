@@ -38,7 +38,7 @@ impl<B: ?Sized> Locks<B> {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`](lock_core::ErrorKind) if the type of the backend is [erased](Locks::erase), and the
-    /// backend lacks the ability.
+    /// backend lacks the capability.
     ///
     /// # Over other backends
     ///
@@ -55,7 +55,7 @@ impl<B: ?Sized> Locks<B> {
     /// ```
     pub fn owner(&self, passed: &PassedOwner) -> Result<Owner, Error>
     where
-        // Here, and not on the block: so the compiler's message for a backend without the ability says what to do.
+        // Here, and not on the block: so the compiler's message for a backend without the capability says what to do.
         B: JointBackend,
     {
         self.backend.require(Capability::Join)?;

@@ -1,7 +1,7 @@
 //! A backend of one's own that does no more than it must.
 
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal, Watch,
 };
 use lock_sync::{Locks, Owner};
 
@@ -9,8 +9,8 @@ struct Plain;
 
 #[async_trait::async_trait]
 impl Backend for Plain {
-    async fn try_acquire(&self, _request: &Acquire) -> Result<Attempt, Error> {
-        Ok(Attempt::Busy { retry_after: None })
+    async fn try_acquire(&self, _request: &Acquire) -> Result<AcquireOutcome, Error> {
+        Ok(AcquireOutcome::Busy { retry_after: None })
     }
 
     async fn renew(&self, _request: &Renew) -> Renewal {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lock_core::memory::{Gate, MemoryBackend, Verb};
 use lock_core::{
-    Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, InspectBackend, Key, OwnerToken,
-    Stored, Ttl,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, ErrorKind, InspectBackend, Key,
+    OwnerToken, Stored, Ttl,
 };
 use lock_sync::{Barrier, BarrierError, BarrierWaitResult, Locks};
 use tokio::runtime::Handle;
@@ -214,7 +214,7 @@ async fn until_counted(gate: &Gate, participant: &mut (impl Future + Unpin)) {
 async fn meddle(store: &MemoryBackend, value: Option<&[u8]>) {
     let claim = Claim::exclusive(Key::new("it").unwrap(), OwnerToken::generate().unwrap());
     let request = Acquire::new(claim.clone(), Ttl::DEFAULT);
-    let Ok(Attempt::Granted(grant)) = store.try_acquire(&request).await else { panic!() };
+    let Ok(AcquireOutcome::Granted(grant)) = store.try_acquire(&request).await else { panic!() };
     let stored = store.store(&claim, grant.tokens.first(), value).await.unwrap();
     assert_eq!(stored, Stored::Written);
     store.release(&claim).await.unwrap();
@@ -338,7 +338,7 @@ async fn names_and_numbers_are_checked_before_anything_is_sent() {
     assert!(pair.here.barrier("x".repeat(480), 2).is_ok());
     assert_eq!(kind(pair.here.barrier("x", usize::MAX).unwrap_err()), ErrorKind::InvalidConfig);
     assert_eq!(pair.ours.stats().total(), 0);
-    let exact = Key::as_is("it").unwrap();
+    let exact = Key::raw("it").unwrap();
     let prefixed = Locks::builder(pair.ours.clone()).prefix("app/").build().unwrap();
     assert_eq!(prefixed.barrier(&exact, 1).unwrap().key(), &exact);
     assert_eq!(prefixed.barrier("it", 1).unwrap().key().as_bytes(), b"app/it");

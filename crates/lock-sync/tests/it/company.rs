@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::memory::MemoryBackend;
-use lock_core::{Acquire, Attempt, Backend, Claim, Clock, Error, Key, OwnerToken};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Clock, Error, Key, OwnerToken};
 use lock_core::{Released, Renew, Renewal, Watch};
 use lock_sync::{Locks, OwnedMutexGuard};
 use tokio::runtime::Handle;
@@ -80,7 +80,7 @@ fn begin(rounds: &Arc<Mutex<Rounds>>, claim: &Claim) {
 
 #[async_trait]
 impl Backend for Observed {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         begin(&self.attempts, &request.claim);
         self.store.try_acquire(request).await
     }

@@ -1,6 +1,6 @@
 //! Code that the compiler refuses, with its messages.
 
-/// The compiler lists the types with an ability, so its messages depend on the features of `lock-core`.
+/// The compiler lists the types with a capability, so its messages depend on the features of `lock-core`.
 #[test]
 fn the_errors_are_pointed() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");

@@ -127,7 +127,7 @@ fn bad_options_are_refused_before_anything_is_sent() {
     let locks = builder().prefix("app/").build().unwrap();
     assert_eq!(locks.mutex("x".repeat(510), ()).unwrap_err().kind(), InvalidKey);
     assert_eq!(locks.mutex("orders", ()).unwrap().key().as_bytes(), b"app/orders");
-    let exact = lock_core::Key::as_is("orders").unwrap();
+    let exact = lock_core::Key::raw("orders").unwrap();
     assert_eq!(locks.mutex(exact, ()).unwrap().key().as_bytes(), b"orders");
     assert_eq!(backend.stats().total(), 0);
 }

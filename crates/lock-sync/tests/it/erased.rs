@@ -128,7 +128,7 @@ async fn a_reader_cannot_become_the_writer_where_the_store_cannot_convert() {
     drop(reading);
 }
 
-/// Without such an ability the handle would hide it.
+/// Without such a capability the handle would hide it.
 #[test]
 fn the_memory_backend_names_what_it_can_do() {
     let store = MemoryBackend::new();

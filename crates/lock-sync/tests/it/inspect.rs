@@ -47,7 +47,7 @@ async fn the_prefix_counts() {
     let plain = Locks::new(pair.store.client());
     assert_eq!(plain.inspect("it").await.unwrap().holding, 0);
     assert_eq!(plain.inspect("app/it").await.unwrap().holding, 1);
-    let exact = Key::as_is("app/it").unwrap();
+    let exact = Key::raw("app/it").unwrap();
     assert_eq!(pair.there.inspect(&exact).await.unwrap().holding, 0, "another name");
     let error = pair.there.inspect("x".repeat(510)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidKey);
@@ -62,7 +62,7 @@ async fn failures_are_told() {
 }
 
 #[tokio::test]
-async fn the_ability_is_all_that_is_asked_for() {
+async fn the_capability_is_all_that_is_asked_for() {
     let backend: Arc<dyn InspectBackend> = Arc::new(MemoryBackend::new());
     let locks = Locks::new(backend);
     let mutex = locks.mutex("it", ()).unwrap();

@@ -197,14 +197,14 @@ async fn a_watch_that_was_cut_is_renewed() {
 async fn a_backend_that_panics_is_an_error() {
     use async_trait::async_trait;
     use lock_core::{
-        Acquire, Attempt, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal,
+        Acquire, AcquireOutcome, Backend, Claim, Clock, Error, Key, Released, Renew, Renewal,
     };
 
     struct Panics;
 
     #[async_trait]
     impl Backend for Panics {
-        async fn try_acquire(&self, _: &Acquire) -> Result<Attempt, Error> {
+        async fn try_acquire(&self, _: &Acquire) -> Result<AcquireOutcome, Error> {
             panic!("a bug")
         }
         async fn renew(&self, _: &Renew) -> Renewal {

@@ -316,8 +316,8 @@ async fn slots_are_locks_with_names() {
     assert_eq!(permit.semaphore().permits(), 2);
     assert!(locks.mutex(name, ()).unwrap().try_lock().await.is_err());
 
-    let exact = locks.slot_semaphore(Key::as_is("seats").unwrap(), 2).unwrap();
-    assert_eq!(exact.key(), &Key::as_is("seats").unwrap());
+    let exact = locks.slot_semaphore(Key::raw("seats").unwrap(), 2).unwrap();
+    assert_eq!(exact.key(), &Key::raw("seats").unwrap());
     let permit = exact.acquire().await.unwrap();
     assert!(
         permit.lease().key().is_as_is() && permit.lease().key().as_bytes().starts_with(b"seats#")

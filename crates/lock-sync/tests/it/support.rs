@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Fixed, Key, Released, Renew,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Fixed, Key, Released, Renew,
     Renewal, SharedBackend, Watch,
 };
 use lock_sync::{Builder, Locks};
@@ -172,7 +172,7 @@ impl Basic {
 
 #[async_trait]
 impl Backend for Basic {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         if (self.refuses)(&request.claim.key) {
             return Err(Error::new(ErrorKind::Unreachable, "that part of the store is away"));
         }

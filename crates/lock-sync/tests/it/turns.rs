@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, FencingToken, Hint, Key, OwnerToken, Ttl, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, FencingToken, Hint, Key, OwnerToken, Ttl, Watch,
 };
 use lock_sync::{Handoff, Mutex, MutexGuard};
 use tokio::task::{JoinHandle, yield_now};
@@ -178,7 +178,7 @@ async fn silent_waiter(pair: &Pair, ttl: Duration) -> (MemoryBackend, Watch) {
     let claim = Claim::exclusive(key, OwnerToken::generate().unwrap());
     let request = Acquire::new(claim, Ttl::new(ttl).unwrap()).queued();
     let attempt = client.try_acquire(&request).await.unwrap();
-    assert!(matches!(attempt, Attempt::Queued { .. }));
+    assert!(matches!(attempt, AcquireOutcome::Queued { .. }));
     (client, watch)
 }
 
@@ -221,7 +221,7 @@ async fn a_grant_that_was_not_made_lets_nobody_in() {
     let owner = OwnerToken::generate().unwrap();
     let granted = Hint::Granted { owner, grant: None };
     let next = Hint::Next { owner, after: Duration::ZERO };
-    for hint in [granted, next, Hint::Changed, Hint::Wanted] {
+    for hint in [granted, next, Hint::Changed, Hint::Contended] {
         pair.ours.faults().hint(&key, hint);
         sleep(Duration::from_millis(50)).await;
         assert!(poll_once(waiting.as_mut()).await.is_pending());

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_keeps_out_and_one_that_is_dead_stop_a_quorum_but_do_not_break_it() {
+    fn a_node_that_sits_out_and_one_that_is_dead_stop_a_quorum_but_do_not_break_it() {
         let mut terms = Terms::new(Deployment::Quorum(3), Duration::from_secs(1));
         terms.max_ttl = Duration::from_secs(10);
         terms.troubles = vec![

@@ -4,7 +4,7 @@ use super::super::Harness;
 use super::super::line::{Request, queued, refused};
 use super::super::scene::{Scene, granted, in_mode};
 use super::super::verdict::{Check, ensure};
-use crate::{Acquire, Attempt, Convert, ErrorKind, Mode};
+use crate::{Acquire, AcquireOutcome, Convert, ErrorKind, Mode};
 
 pub(in super::super) async fn every_conversion_is_served<H: Harness>(scene: Scene<'_, H>) -> Check {
     let one = scene.client().await?;
@@ -25,7 +25,11 @@ pub(in super::super) async fn every_conversion_is_served<H: Harness>(scene: Scen
         one.obtains(&held, ttl).await?;
         let convert = Convert::new(held, to, ttl);
         let attempt = convert.send(&one.backend).await;
-        ensure!(matches!(attempt, Ok(Attempt::Granted(_))), "{}: {attempt:?}", convert.lacking());
+        ensure!(
+            matches!(attempt, Ok(AcquireOutcome::Granted(_))),
+            "{}: {attempt:?}",
+            convert.lacking()
+        );
         one.renewed(&convert.request.claim, ttl).await?;
         one.freed(&convert.request.claim).await?;
     }
@@ -352,7 +356,10 @@ pub(in super::super) async fn impossible_conversions_are_refused<H: Harness>(
         other.refused(&key, ttl).await?;
         one.freed(&held).await?;
         let attempt = other.ask(&Acquire::new(scene.claim(&key)?, ttl)).await?;
-        ensure!(matches!(attempt, Attempt::Granted(_)), "something was left behind: {attempt:?}");
+        ensure!(
+            matches!(attempt, AcquireOutcome::Granted(_)),
+            "something was left behind: {attempt:?}"
+        );
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::super::line::queued;
 use super::super::scene::{Scene, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::{Arena, task_failed};
-use crate::{Acquire, Attempt, ErrorKind, Mode};
+use crate::{Acquire, AcquireOutcome, ErrorKind, Mode};
 
 /// `take` of three permits.
 fn permits(take: u32) -> Mode {
@@ -54,7 +54,7 @@ pub(in super::super) async fn permits_never_exceed_their_limit<H: Harness>(
             while arena.grants() < ENOUGH {
                 let request = Acquire::new(in_mode(&key, permits(take))?, ttl);
                 match client.ask(&request).await? {
-                    Attempt::Granted(grant) => {
+                    AcquireOutcome::Granted(grant) => {
                         arena.hold(&client, &request.claim, ttl, grant).await?;
                     }
                     _ => tokio::time::sleep(pause).await,

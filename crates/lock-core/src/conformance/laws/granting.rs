@@ -11,7 +11,7 @@ use super::super::scene::{Scene, granted};
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::{Arena, task_failed};
 use super::slow::seen_late;
-use crate::{Acquire, Attempt, ErrorKind, Key, Ttl};
+use crate::{Acquire, AcquireOutcome, ErrorKind, Key, Ttl};
 
 pub(in super::super) async fn a_free_key_is_granted<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (one, other) = scene.two_clients().await?;
@@ -52,7 +52,7 @@ pub(in super::super) async fn contenders_get_exactly_one_grant<H: Harness>(
     }
     let mut grants = 0;
     while let Some(attempt) = tasks.join_next().await {
-        if let Attempt::Granted(_) = attempt.map_err(task_failed)?? {
+        if let AcquireOutcome::Granted(_) = attempt.map_err(task_failed)?? {
             grants += 1;
         }
     }
@@ -74,7 +74,9 @@ pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_,
             while arena.grants() < ENOUGH {
                 let claim = client.claim(&key)?;
                 match client.attempt(&claim, ttl).await? {
-                    Attempt::Granted(grant) => arena.hold(&client, &claim, ttl, grant).await?,
+                    AcquireOutcome::Granted(grant) => {
+                        arena.hold(&client, &claim, ttl, grant).await?
+                    }
                     _ => tokio::time::sleep(pause).await,
                 }
             }

@@ -365,7 +365,7 @@ where
     Ok(())
 }
 
-pub(in super::super) async fn an_admitted_node_is_kept_out<H>(scene: Scene<'_, H>) -> Check
+pub(in super::super) async fn an_admitted_node_is_quarantined<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,
 {

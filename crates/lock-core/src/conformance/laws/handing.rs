@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use super::super::Harness;
 use super::super::scene::{Client, Scene};
 use super::super::verdict::{Check, Failure, ensure};
-use crate::{Attempt, Backend, Claim, Demand, Grant, Hint, Released, Renew, Renewal, Ttl, Watch};
+use crate::{
+    AcquireOutcome, Backend, Claim, Contention, Grant, Hint, Released, Renew, Renewal, Ttl, Watch,
+};
 
 pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     scene: Scene<'_, H>,
@@ -92,11 +94,11 @@ pub(in super::super) async fn a_pushed_grant_ends_before_its_lease<H: Harness>(
     let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     // The waiter is slow to look.
-    scene.elapse(ttl.claim().duration() / 3).await;
+    scene.elapse(ttl.for_grant().duration() / 3).await;
     let Some(grant) = waiter.hears_grant().await? else {
         return Err(Failure::NotApplicable("this backend does not date what it announces".into()));
     };
-    let latest = ttl.claim().valid_until(other.clock().now());
+    let latest = ttl.for_grant().valid_until(other.clock().now());
     ensure!(grant.valid_until <= latest, "the deadline leaves less than the drift to the store's");
     scene.refused_until(grant.valid_until, &newcomer, &key).await
 }
@@ -112,7 +114,7 @@ pub(in super::super) async fn a_claimed_lease_lives_for_its_ttl<H: Harness>(
     holder.freed(&held).await?;
     waiter.hears_grant().await?;
     let claimed = waiter.claims().await?;
-    scene.elapse(ttl.claim().duration()).await;
+    scene.elapse(ttl.for_grant().duration()).await;
     ensure!(claimed.valid_until > other.clock().now(), "asking did not extend the lease");
     holder.refused(&key, ttl).await?;
     other.renewed(waiter.claim(), ttl).await?;
@@ -130,7 +132,7 @@ pub(in super::super) async fn an_unclaimed_grant_passes_on<H: Harness>(
     let dead = other.waits(scene.queued(&key, ttl)?).await?;
     let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
-    scene.elapse(ttl.claim().duration()).await;
+    scene.elapse(ttl.for_grant().duration()).await;
     // The next request of any client passes the lease on.
     newcomer.refused(&key, ttl).await?;
     heir.hears_grant().await?;
@@ -168,7 +170,7 @@ pub(in super::super) async fn a_hand_over_tells_the_next_in_line<H: Harness>(
     let silent = other.waits(scene.queued(&key, ttl)?).await?;
     let mut heir = third.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
-    let claim_time = ttl.claim().duration();
+    let claim_time = ttl.for_grant().duration();
     // The heir asks in time without a hint.
     if heir.retry_after.is_some_and(|time| time <= claim_time * 3 / 2) {
         return Ok(());
@@ -203,7 +205,7 @@ pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(
     holder.freed(&held).await?;
     heir.hears_grant().await?;
     let waited = clock.now().saturating_duration_since(released);
-    let claim_time = ttl.claim().duration();
+    let claim_time = ttl.for_grant().duration();
     ensure!(waited < claim_time, "it took {waited:?}: the key was handed to a dead waiter");
     heir.claims().await?;
     scene.heal(&gone).await;
@@ -258,7 +260,7 @@ pub(in super::super) async fn tokens_increase_along_the_line<H: Harness>(
     Ok(())
 }
 
-pub(in super::super) async fn a_holder_hears_that_it_is_wanted<H: Harness>(
+pub(in super::super) async fn a_holder_hears_of_contention<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
@@ -267,9 +269,9 @@ pub(in super::super) async fn a_holder_hears_that_it_is_wanted<H: Harness>(
     let mut watch = holder.watch(&key).await?;
     holder.granted(&held, ttl).await?;
     // Now the store knows which client to tell.
-    let before = demand_of(&holder, &held, ttl).await?;
+    let before = contention_of(&holder, &held, ttl).await?;
     let waiter = other.waits(scene.queued(&key, ttl)?).await?;
-    ensure!(before == Demand::Quiet, "no claim waited, but the holder was told {before:?}");
+    ensure!(before == Contention::Quiet, "no claim waited, but the holder was told {before:?}");
     hears_wanted(&holder, &mut watch).await?;
     // The holder hears it once more after the queue was empty.
     waiter.leaves().await?;
@@ -277,7 +279,7 @@ pub(in super::super) async fn a_holder_hears_that_it_is_wanted<H: Harness>(
     hears_wanted(&holder, &mut watch).await
 }
 
-pub(in super::super) async fn every_answer_tells_the_demand<H: Harness>(
+pub(in super::super) async fn every_answer_tells_the_contention<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
@@ -286,39 +288,46 @@ pub(in super::super) async fn every_answer_tells_the_demand<H: Harness>(
     let alone = holder.granted(&held, ttl).await?;
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
-    told(alone.demand != Demand::Wanted, "a grant", alone.demand)?;
-    let renewal = demand_of(&holder, &held, ttl).await?;
-    told(renewal == Demand::Wanted, "a renewal", renewal)?;
+    told(alone.contention != Contention::Contended, "a grant", alone.contention)?;
+    let renewal = contention_of(&holder, &held, ttl).await?;
+    told(renewal == Contention::Contended, "a renewal", renewal)?;
     let again = holder.granted(&held, ttl).await?;
-    told(again.demand == Demand::Wanted, "a repeated grant", again.demand)?;
+    told(again.contention == Contention::Contended, "a repeated grant", again.contention)?;
 
     holder.freed(&held).await?;
     let pushed = first.hears_grant().await?;
-    let demand = |grant: &Option<Grant>| grant.as_ref().map(|grant| grant.demand);
+    let contention = |grant: &Option<Grant>| grant.as_ref().map(|grant| grant.contention);
     ensure!(
-        matches!(demand(&pushed), None | Some(Demand::Wanted)),
+        matches!(contention(&pushed), None | Some(Contention::Contended)),
         "a claim still waited, but {pushed:?} was pushed"
     );
     let claimed = first.claims().await?;
-    told(claimed.demand == Demand::Wanted, "a claimed grant", claimed.demand)?;
+    told(claimed.contention == Contention::Contended, "a claimed grant", claimed.contention)?;
     ensure!(first.leaves().await?, "the lease was lost");
 
     let pushed = second.hears_grant().await?;
-    ensure!(demand(&pushed) != Some(Demand::Wanted), "no claim waited, but {pushed:?} was pushed");
+    ensure!(
+        contention(&pushed) != Some(Contention::Contended),
+        "no claim waited, but {pushed:?} was pushed"
+    );
     let last = second.claims().await?;
-    told(last.demand != Demand::Wanted, "the last grant", last.demand)?;
-    let renewal = demand_of(second.client, second.claim(), ttl).await?;
-    told(renewal == Demand::Quiet, "the last renewal", renewal)
+    told(last.contention != Contention::Contended, "the last grant", last.contention)?;
+    let renewal = contention_of(second.client, second.claim(), ttl).await?;
+    told(renewal == Contention::Quiet, "the last renewal", renewal)
 }
 
-fn told(condition: bool, what: &str, demand: Demand) -> Check {
-    ensure!(condition, "{what} came with the demand {demand:?}");
+fn told(condition: bool, what: &str, contention: Contention) -> Check {
+    ensure!(condition, "{what} came with the contention {contention:?}");
     Ok(())
 }
 
-async fn demand_of<B: Backend>(client: &Client<B>, claim: &Claim, ttl: Ttl) -> Check<Demand> {
+async fn contention_of<B: Backend>(
+    client: &Client<B>,
+    claim: &Claim,
+    ttl: Ttl,
+) -> Check<Contention> {
     match client.renews(&Renew::new(claim.clone(), ttl)).await? {
-        Renewal::Renewed { demand, .. } => Ok(demand),
+        Renewal::Renewed { contention, .. } => Ok(contention),
         other => Err(Failure::Broken(format!("expected a renewed lease, got {other:?}"))),
     }
 }
@@ -327,7 +336,7 @@ async fn hears_wanted<B: Backend>(client: &Client<B>, watch: &mut Watch) -> Chec
     let hint = async {
         loop {
             match watch.next().await {
-                Some(Hint::Wanted) => return Ok(()),
+                Some(Hint::Contended) => return Ok(()),
                 Some(_) => {}
                 None => return Err(Failure::Broken("the watch ended".into())),
             }
@@ -336,7 +345,7 @@ async fn hears_wanted<B: Backend>(client: &Client<B>, watch: &mut Watch) -> Chec
     client.bounded("a hint that the key is wanted", hint).await?
 }
 
-pub(in super::super) async fn an_exchange_hands_over_and_queues_again<H: Harness>(
+pub(in super::super) async fn a_release_and_requeue_hands_over_and_queues_again<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
@@ -345,17 +354,21 @@ pub(in super::super) async fn an_exchange_hands_over_and_queues_again<H: Harness
     holder.granted(&held, ttl).await?;
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut again = holder.in_line(scene.queued(&key, ttl)?).await?;
-    let (released, attempt) = holder.exchange(&held, &again.request).await??;
-    ensure!(matches!(released, Released::Freed { .. }), "a held lease was exchanged: {released:?}");
+    let (released, attempt) = holder.release_and_requeue(&held, &again.request).await??;
+    ensure!(matches!(released, Released::Freed { .. }), "a held lease was released: {released:?}");
     let Some(attempt) = attempt else {
         return Err(Failure::NotApplicable("this backend releases, and leaves it at that".into()));
     };
-    ensure!(matches!(attempt, Attempt::Queued { .. }), "another is first, but it is {attempt:?}");
+    ensure!(
+        matches!(attempt, AcquireOutcome::Queued { .. }),
+        "another is first, but it is {attempt:?}"
+    );
     first.hears_grant().await?;
     first.claims().await?;
     let mut last = other.waits(scene.queued(&key, ttl)?).await?;
-    // A lease that is not held cannot be exchanged, and the request gets no place in the queue.
-    let (released, attempt) = holder.exchange(&held, &scene.queued(&key, ttl)?).await??;
+    // If no lease is held, the request gets no place in the queue.
+    let (released, attempt) =
+        holder.release_and_requeue(&held, &scene.queued(&key, ttl)?).await??;
     ensure!(
         released == Released::NotHeld && attempt.is_none(),
         "nothing was held, but it was {released:?} and {attempt:?}"

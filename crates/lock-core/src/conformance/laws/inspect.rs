@@ -42,7 +42,7 @@ where
     let lapsing = other.waits(queued(&key, Mode::Exclusive, short)?).await?;
     let mut kept = one.waits(scene.queued(&key, ttl)?).await?;
     waits(&other.inspect(&key).await?, &[short, ttl])?;
-    scene.elapse(short.place().duration()).await;
+    scene.elapse(short.for_place().duration()).await;
     one.renewed(&held, ttl).await?;
     kept.still_waits().await?;
     waits(&other.inspect(&key).await?, &[ttl])?;
@@ -80,7 +80,7 @@ fn waits(inspection: &Inspection, ttls: &[Ttl]) -> Check {
             let remaining = waiter.remaining;
             waiter.kind == Kind::Exclusive
                 && !remaining.is_zero()
-                && remaining <= ttl.place().duration()
+                && remaining <= ttl.for_place().duration()
         });
     ensure!(is_right, "{ttls:?} wait in this order, but it shows {inspection:?}");
     Ok(())

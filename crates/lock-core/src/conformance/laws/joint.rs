@@ -8,7 +8,7 @@ use super::super::scene::{Scene, granted, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
 use super::sharing::each_holder_has_its_own_lease;
 use crate::{
-    Acquire, Attempt, Backend, ErrorKind, JointBackend, Mode, OwnerToken, Renew, Renewal,
+    Acquire, AcquireOutcome, Backend, ErrorKind, JointBackend, Mode, OwnerToken, Renew, Renewal,
     TokenRange,
 };
 
@@ -109,7 +109,7 @@ where
     for mode in modes {
         for client in [&one, &other] {
             match client.try_acquire(&Acquire::new(in_mode(&key, mode)?, ttl)).await? {
-                Ok(Attempt::Busy { .. }) => {}
+                Ok(AcquireOutcome::Busy { .. }) => {}
                 // A backend with groups need not count permits.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {}
                 answer => {

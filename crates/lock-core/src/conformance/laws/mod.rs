@@ -1,4 +1,4 @@
-//! The tests of the laws of the contract and of each ability, in their groups.
+//! The tests of the laws of the contract and of each capability, in their groups.
 //!
 //! Each test takes a [`Scene`](super::scene::Scene) and is listed in one of the [tables](super::tables).
 

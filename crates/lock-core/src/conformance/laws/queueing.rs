@@ -10,7 +10,7 @@ use super::super::line::refused;
 use super::super::scene::Scene;
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::{Arena, task_failed};
-use crate::{Acquire, Attempt, ErrorKind, Hint};
+use crate::{Acquire, AcquireOutcome, ErrorKind, Hint};
 
 pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
     scene: Scene<'_, H>,
@@ -31,7 +31,7 @@ pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
     first.still_waits().await?;
     for waiter in &mut line {
         waiter.still_waits().await?;
-        let place = ttl.place().duration();
+        let place = ttl.for_place().duration();
         ensure!(
             waiter.retry_after.is_some_and(|time| time < place),
             "to ask again after {:?} is too late for a place of {place:?}",
@@ -173,7 +173,7 @@ pub(in super::super) async fn a_place_that_is_not_kept_lapses<H: Harness>(
     holder.granted(&held, ttl).await?;
     let mut lapsed = other.waits(scene.queued(&key, scene.ttl())?).await?;
     let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
-    scene.elapse(scene.ttl().place().duration()).await;
+    scene.elapse(scene.ttl().for_place().duration()).await;
     heir.still_waits().await?;
     holder.renewed(&held, ttl).await?;
     holder.freed(&held).await?;
@@ -232,7 +232,10 @@ pub(in super::super) async fn a_full_queue_is_an_error<H: Harness>(scene: Scene<
         waiter.leaves().await?;
     }
     let attempt = client.ask(&one_more).await?;
-    ensure!(matches!(attempt, Attempt::Queued { .. }), "there is room, but it got {attempt:?}");
+    ensure!(
+        matches!(attempt, AcquireOutcome::Queued { .. }),
+        "there is room, but it got {attempt:?}"
+    );
     Ok(())
 }
 

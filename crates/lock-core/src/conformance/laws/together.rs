@@ -9,7 +9,7 @@ use super::super::Harness;
 use super::super::scene::{Client, Scene, granted};
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::task_failed;
-use crate::{Acquire, Attempt, Backend, Error, ErrorKind, Grant, Key, Ttl};
+use crate::{Acquire, AcquireOutcome, Backend, Error, ErrorKind, Grant, Key, Ttl};
 
 pub(in super::super) async fn leases_are_granted_together_or_not_at_all<H: Harness>(
     scene: Scene<'_, H>,
@@ -68,7 +68,7 @@ async fn one_of_many_is_granted<H: Harness>(
     let mut grants = 0;
     while let Some(attempts) = tasks.join_next().await {
         let attempts = attempts.map_err(task_failed)??;
-        let is_granted = attempts.iter().any(|it| matches!(it, Attempt::Granted(_)));
+        let is_granted = attempts.iter().any(|it| matches!(it, AcquireOutcome::Granted(_)));
         if is_granted {
             all_granted(attempts)?;
             grants += 1;
@@ -163,9 +163,12 @@ impl<B: Backend> Client<B> {
         keys.iter().map(|key| Ok(Acquire::new(self.claim(key)?, ttl))).collect()
     }
 
-    async fn try_together(&self, requests: &[Acquire]) -> Check<Result<Vec<Attempt>, Error>> {
-        let asked = self.backend.acquire_together(requests);
-        match self.bounded("acquire_together", asked).await? {
+    async fn try_together(
+        &self,
+        requests: &[Acquire],
+    ) -> Check<Result<Vec<AcquireOutcome>, Error>> {
+        let asked = self.backend.try_acquire_all(requests);
+        match self.bounded("try_acquire_all", asked).await? {
             Ok(Some(attempts)) => {
                 let (count, wanted) = (attempts.len(), requests.len());
                 ensure!(count == wanted, "{wanted} requests got {count} answers");
@@ -179,17 +182,17 @@ impl<B: Backend> Client<B> {
         }
     }
 
-    async fn together(&self, requests: &[Acquire]) -> Check<Vec<Attempt>> {
+    async fn together(&self, requests: &[Acquire]) -> Check<Vec<AcquireOutcome>> {
         Ok(self.try_together(requests).await??)
     }
 }
 
-fn all_granted(attempts: Vec<Attempt>) -> Check<Vec<Grant>> {
+fn all_granted(attempts: Vec<AcquireOutcome>) -> Check<Vec<Grant>> {
     attempts.into_iter().map(granted).collect()
 }
 
-fn none_granted(attempts: &[Attempt]) -> Check {
-    let is_busy = |attempt: &Attempt| matches!(attempt, Attempt::Busy { .. });
+fn none_granted(attempts: &[AcquireOutcome]) -> Check {
+    let is_busy = |attempt: &AcquireOutcome| matches!(attempt, AcquireOutcome::Busy { .. });
     ensure!(attempts.iter().all(is_busy), "not all was free, but it got {attempts:?}");
     Ok(())
 }

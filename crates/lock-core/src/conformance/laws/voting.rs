@@ -296,6 +296,16 @@ where
     Ok(())
 }
 
+pub(in super::super) async fn a_vote_for_the_shortest_lease<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let client = scene.client().await?;
+    let ttl = client.backend.shortest_ttl();
+    client.elected(&ballot(&scene.claim(&scene.key()?)?, ttl, soon(), 1)).await?;
+    Ok(())
+}
+
 pub(in super::super) async fn permits_are_not_voted_on<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,

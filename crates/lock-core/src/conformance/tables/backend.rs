@@ -143,11 +143,11 @@ macro_rules! __lock_core_mutex_laws {
                 "When the holder's lease has expired, the first claim in the queue is granted the key, and no other.",
             tokens_increase_along_the_line:
                 "Tokens increase from each waiter to the next.",
-            an_exchange_hands_over_and_queues_again:
-                "A client that exchanges a lease for another gives up the first, and goes to the end of the queue.",
-            a_holder_hears_that_it_is_wanted:
+            a_release_and_requeue_hands_over_and_queues_again:
+                "A client that releases a lease and requeues goes to the end of the queue.",
+            a_holder_hears_of_contention:
                 "A holder that watches its key hears when a claim begins to wait for it.",
-            every_answer_tells_the_demand:
+            every_answer_tells_the_contention:
                 "Grants and renewals say whether another claim waits.",
         }
         failing {

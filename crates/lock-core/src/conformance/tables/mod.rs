@@ -1,9 +1,9 @@
 //! The tables of laws: the only places where they are listed.
 
-mod abilities;
 mod backend;
+mod capabilities;
 
-/// One law of [`Backend`](crate::Backend), or of an ability.
+/// One law of [`Backend`](crate::Backend), or of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Law {
     name: &'static str,
@@ -22,19 +22,19 @@ impl Law {
     }
 }
 
-/// Makes the suite of a table, for harnesses whose clients have the ability.
+/// Makes the suite of a table, for harnesses whose clients have the capability.
 macro_rules! suite {
     (
         $(#[$doc:meta])*
-        $name:ident($ability:path, $terms:expr)
+        $name:ident($capability:path, $terms:expr)
         $($group:ident { $($law:ident: $sentence:literal,)* })*
     ) => {
-        impl<H: Harness<Client: $ability>> Suite<H> {
+        impl<H: Harness<Client: $capability>> Suite<H> {
             $(#[$doc])*
             pub fn $name() -> Self {
                 const LAWS: &[Law] =
                     &[$($(Law { name: stringify!($law), sentence: $sentence },)*)*];
-                fn test_of<'h, H: Harness<Client: $ability>>(
+                fn test_of<'h, H: Harness<Client: $capability>>(
                     name: &str,
                     scene: Scene<'h, H>,
                 ) -> Option<BoxFuture<'h, Check>> {

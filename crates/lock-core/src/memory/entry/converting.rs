@@ -7,7 +7,7 @@ use super::super::post::Post;
 use super::super::room::when_alone;
 use super::super::visit::Visit;
 use super::Entry;
-use crate::{Attempt, Convert, Error, ErrorKind, Result};
+use crate::{AcquireOutcome, Convert, Error, ErrorKind, Result};
 
 impl Entry {
     /// Converts a lease, gives its upgrade a place in the queue, or says when to ask again.
@@ -17,12 +17,12 @@ impl Entry {
         visit: &Visit<'_>,
         limit: NonZeroU32,
         post: &mut Post,
-    ) -> Result<Attempt> {
+    ) -> Result<AcquireOutcome> {
         request.check()?;
         self.drop_ended(visit.now);
         self.declare_for(&request.request, visit.now)?;
         if let Some(grant) = self.repeat(&request.request, visit) {
-            return Ok(Attempt::Granted(grant));
+            return Ok(AcquireOutcome::Granted(grant));
         }
         if request.is_upgrade() {
             self.upgrade(request, visit, limit, post)
@@ -33,10 +33,15 @@ impl Entry {
 
     /// Converts a lease to a weaker mode. Then lets in the claims in the queue for which that makes room, and no
     /// claim earlier.
-    fn weaken(&mut self, request: &Convert, visit: &Visit<'_>, post: &mut Post) -> Result<Attempt> {
+    fn weaken(
+        &mut self,
+        request: &Convert,
+        visit: &Visit<'_>,
+        post: &mut Post,
+    ) -> Result<AcquireOutcome> {
         let grant = self.turn(request, visit)?.grant(visit);
         self.serve(None, visit.now, post);
-        Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
+        Ok(AcquireOutcome::Granted(grant.with_contention(self.contention(visit.client))))
     }
 
     /// Makes an upgradable lease exclusive once it is the only one on the key, before every claim in the queue.
@@ -46,7 +51,7 @@ impl Entry {
         visit: &Visit<'_>,
         limit: NonZeroU32,
         post: &mut Post,
-    ) -> Result<Attempt> {
+    ) -> Result<AcquireOutcome> {
         let Convert { request, from } = convert;
         let owner = request.claim.owner;
         self.leases.find(owner, *from).ok_or_else(not_held)?;
@@ -62,7 +67,7 @@ impl Entry {
         let lease = self.turn(convert, visit)?;
         lease.tokens = tokens;
         let grant = lease.grant(visit);
-        Ok(Attempt::Granted(grant.in_demand(self.demand(visit.client))))
+        Ok(AcquireOutcome::Granted(grant.with_contention(self.contention(visit.client))))
     }
 
     /// Turns the lease in the former mode into the requested lease, which lives no shorter.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::super::connection::Connection;
 use super::super::post::Post;
 use super::Entry;
-use crate::{Acquire, Attempt, Cell, Claim, Committed, FencingToken, Hint, Instant, LoadedValue};
+use crate::{
+    Acquire, AcquireOutcome, Cell, Claim, Committed, FencingToken, Hint, Instant, LoadedValue,
+};
 use crate::{Mode, OwnerToken, Released, Stored};
 
 /// A value, and the claim and token of its writer.
@@ -74,12 +76,12 @@ impl Entry {
     pub(super) fn with_value(
         &mut self,
         request: &Acquire,
-        attempt: Attempt,
+        attempt: AcquireOutcome,
         now: Instant,
-    ) -> Attempt {
+    ) -> AcquireOutcome {
         match attempt {
-            Attempt::Granted(grant) if request.value => {
-                Attempt::Granted(grant.bringing(self.value(now)))
+            AcquireOutcome::Granted(grant) if request.value => {
+                AcquireOutcome::Granted(grant.bringing(self.value(now)))
             }
             other => other,
         }

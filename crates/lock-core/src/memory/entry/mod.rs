@@ -24,7 +24,7 @@ use super::room::{Room, last_end};
 use super::semaphore::Semaphore;
 use super::visit::Visit;
 use super::watchers::Watchers;
-use crate::{Acquire, Attempt, Claim, Error, FencingToken, Grant, Hint, Instant, Mode};
+use crate::{Acquire, AcquireOutcome, Claim, Error, FencingToken, Grant, Hint, Instant, Mode};
 use crate::{Released, Renew, Renewal, TokenRange};
 
 /// One key: its leases, its queue, the counter of its tokens, its permits, the
@@ -52,11 +52,11 @@ impl Entry {
         visit: &Visit<'_>,
         limit: NonZeroU32,
         post: &mut Post,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AcquireOutcome, Error> {
         self.drop_ended(visit.now);
         self.declare_for(request, visit.now)?;
         let attempt = match self.repeat(request, visit) {
-            Some(grant) => Attempt::Granted(grant),
+            Some(grant) => AcquireOutcome::Granted(grant),
             None => self.ask(request, visit, limit, post)?,
         };
         Ok(self.with_value(request, attempt, visit.now))
@@ -79,7 +79,7 @@ impl Entry {
         Renewal::Renewed {
             valid_until: ttl.valid_until(visit.sent),
             tokens: wanted.map(|wanted| self.fence.reserve(wanted, Ticks::now())),
-            demand: self.demand(visit.client),
+            contention: self.contention(visit.client),
         }
     }
 
@@ -98,14 +98,14 @@ impl Entry {
 
     /// Ends a lease for which other claims wait, and puts the request behind them. `None` if that cannot be
     /// done; then nothing was done.
-    pub(super) fn exchange(
+    pub(super) fn release_and_requeue(
         &mut self,
         claim: &Claim,
         next: &Acquire,
         visit: &Visit<'_>,
         limit: NonZeroU32,
         post: &mut Post,
-    ) -> Option<Attempt> {
+    ) -> Option<AcquireOutcome> {
         self.drop_ended(visit.now);
         if self.queue.is_empty()
             || !next.queue
@@ -161,7 +161,7 @@ impl Entry {
         lease.extend(request.ttl, visit.now);
         lease.belongs_to(visit.client);
         let grant = lease.grant(visit);
-        Some(grant.in_demand(self.demand(visit.client)))
+        Some(grant.with_contention(self.contention(visit.client)))
     }
 
     /// A request for a lease beside the existing ones. It never overtakes a waiter, not even in a mode for which
@@ -173,7 +173,7 @@ impl Entry {
         visit: &Visit<'_>,
         limit: NonZeroU32,
         post: &mut Post,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AcquireOutcome, Error> {
         let mode = request.claim.mode;
         if let Err(error) = self.admit(mode) {
             // A closed semaphore grants nothing, so this request must not hold up the others.
@@ -182,17 +182,17 @@ impl Entry {
             return Err(error);
         }
         if self.leases.group().is_some_and(|(group, _)| group == mode) {
-            return Ok(Attempt::Granted(self.grant(request, visit)));
+            return Ok(AcquireOutcome::Granted(self.grant(request, visit)));
         }
         if !self.queue.is_empty() {
             self.serve(Some(&request.claim), visit.now, post);
             if let Some(grant) = self.repeat(request, visit) {
-                return Ok(Attempt::Granted(grant));
+                return Ok(AcquireOutcome::Granted(grant));
             }
         }
         let free = match self.room(mode) {
             Room::Now if self.queue.is_empty() => {
-                return Ok(Attempt::Granted(self.grant(request, visit)));
+                return Ok(AcquireOutcome::Granted(self.grant(request, visit)));
             }
             Room::Now => last_end(self.leases.as_slice()),
             Room::Later(free) => free,
@@ -209,10 +209,10 @@ impl Entry {
         visit: &Visit<'_>,
         limit: NonZeroU32,
         post: &mut Post,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AcquireOutcome, Error> {
         let retry_after = free.map(|at| at.saturating_duration_since(visit.now));
         if !request.queue || !self.watchers.reach(visit.client) {
-            return Ok(Attempt::Busy { retry_after });
+            return Ok(AcquireOutcome::Busy { retry_after });
         }
         let was_empty = self.queue.is_empty();
         let is_new = self.queue.join(request, from, visit, limit)?;
@@ -224,10 +224,10 @@ impl Entry {
 
     /// The answer to a request that has a place in the queue: ask again in time to keep the place, or
     /// earlier if there may be room by then.
-    fn queued(&self, request: &Acquire, free: Option<Duration>, now: Instant) -> Attempt {
-        let repeat_after = Some(request.ttl.place().duration() / 3);
+    fn queued(&self, request: &Acquire, free: Option<Duration>, now: Instant) -> AcquireOutcome {
+        let repeat_after = Some(request.ttl.for_place().duration() / 3);
         let times = [repeat_after, free, self.time_to_first_end(now)];
-        Attempt::Queued { retry_after: times.into_iter().flatten().min() }
+        AcquireOutcome::Queued { retry_after: times.into_iter().flatten().min() }
     }
 
     /// Writes a new lease for the client that asks.
@@ -242,7 +242,7 @@ impl Entry {
         };
         let grant = lease.grant(visit);
         self.leases.add(lease);
-        grant.in_demand(self.demand(visit.client))
+        grant.with_contention(self.contention(visit.client))
     }
 
     /// The tokens of a new lease: those of the group that it joins, or new ones.

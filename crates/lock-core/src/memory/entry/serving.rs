@@ -9,7 +9,7 @@ use super::super::post::Post;
 use super::super::queue::Slot;
 use super::super::room::{Room, when_alone};
 use super::Entry;
-use crate::{Claim, Demand, Grant, Hint, Instant};
+use crate::{Claim, Contention, Grant, Hint, Instant};
 
 impl Entry {
     /// Hands the key to the claims at the head of the queue, as long as there is room for the first one. Tells
@@ -24,8 +24,8 @@ impl Entry {
         }
         let handed_over = !told.is_empty();
         for (Slot { owner, client, .. }, grant) in told {
-            // The demand is known only now, because the claims behind may have been served as well.
-            let grant = Some(grant.in_demand(self.demand(&client)));
+            // The contention is known only now, because the claims behind may have been served as well.
+            let grant = Some(grant.with_contention(self.contention(&client)));
             self.watchers.tell(&client, Hint::Granted { owner, grant }, post);
         }
         if handed_over {
@@ -52,15 +52,15 @@ impl Entry {
         first.map(|ends| ends.saturating_duration_since(now))
     }
 
-    /// The demand that the answer to a holder names. `Quiet` is worth telling only to a
+    /// The contention that the answer to a holder names. `Quiet` is worth telling only to a
     /// client that will hear of a change.
-    pub(super) fn demand(&self, client: &Arc<Connection>) -> Demand {
+    pub(super) fn contention(&self, client: &Arc<Connection>) -> Contention {
         if !self.queue.is_empty() {
-            Demand::Wanted
+            Contention::Contended
         } else if self.watchers.reach(client) {
-            Demand::Quiet
+            Contention::Quiet
         } else {
-            Demand::Unknown
+            Contention::Unknown
         }
     }
 
@@ -70,7 +70,7 @@ impl Entry {
         for (index, lease) in holders.iter().enumerate() {
             let is_told = |told: &Lease| Arc::ptr_eq(&told.client, &lease.client);
             if !holders[..index].iter().any(is_told) {
-                self.watchers.tell(&lease.client, Hint::Wanted, post);
+                self.watchers.tell(&lease.client, Hint::Contended, post);
             }
         }
     }
@@ -106,7 +106,7 @@ impl Entry {
     /// Writes the lease of a waiter. It lives only until its owner has had time to renew it, or for
     /// the time that is left of the lease that it replaces.
     fn hand_over(&mut self, slot: &Slot, now: Instant) -> Grant {
-        let mut ttl = slot.ttl.claim();
+        let mut ttl = slot.ttl.for_grant();
         let mut ends = now + ttl.duration();
         if let Some(from) = slot.from {
             let former = self.leases.find(slot.owner, from);

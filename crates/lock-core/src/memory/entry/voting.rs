@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::super::post::Post;
 use super::super::visit::Visit;
 use super::Entry;
-use crate::{Acquire, Attempt, Claim, FencingToken, Instant, OwnerTag, Result, Vote};
+use crate::{Acquire, AcquireOutcome, Claim, FencingToken, Instant, OwnerTag, Result, Vote};
 
 impl Entry {
     /// Grants the request, or names the holder that is in the way. Queues no request. If the claim had a place
@@ -20,8 +20,8 @@ impl Entry {
         let request = &Acquire { queue: false, ..request.clone() };
         self.queue.leave(&request.claim);
         Ok(match self.acquire(request, visit, limit, post)? {
-            Attempt::Granted(grant) => Vote::Granted(grant),
-            Attempt::Busy { retry_after } | Attempt::Queued { retry_after } => {
+            AcquireOutcome::Granted(grant) => Vote::Granted(grant),
+            AcquireOutcome::Busy { retry_after } | AcquireOutcome::Queued { retry_after } => {
                 Vote::Busy { holder: self.first_holder(), retry_after }
             }
         })

@@ -52,7 +52,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     unfit_as_node(facts, mode, found);
 }
 
-/// The server cannot be kept out of a quorum after it forgot leases.
+/// The server cannot be quarantined in a quorum after it forgot leases.
 fn unfit_as_node(facts: &Facts, mode: Option<&str>, found: &mut Found<'_>) {
     let (why, remedy) = match (facts.info.refusal(), mode) {
         (Some(why), _) => (format!("this user may not run INFO: {why}"), "grant `+info`"),
@@ -64,7 +64,7 @@ fn unfit_as_node(facts: &Facts, mode: Option<&str>, found: &mut Found<'_>) {
     found.add(
         Severity::Info,
         "unfit-as-node",
-        format!("as a node of a quorum the server cannot be kept out: {why}"),
+        format!("as a node of a quorum the server cannot be quarantined: {why}"),
         "a node that has forgotten leases must not vote until those leases are over",
         format!("for a quorum: {remedy}"),
     );

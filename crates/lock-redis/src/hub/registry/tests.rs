@@ -205,7 +205,7 @@ proptest! {
         prop_assert!(entered.len() <= 1);
         for (who, grant) in entered {
             prop_assert!(proper && who == owner(0));
-            let latest = Clock::boot().now() + ttl.claim().duration();
+            let latest = Clock::boot().now() + ttl.for_grant().duration();
             prop_assert!(grant.valid_until < latest && grant.valid_until > Instant::from_nanos(0));
         }
     }

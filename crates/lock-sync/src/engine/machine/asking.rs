@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{Attempt, Claim, Demand, Error, ErrorKind, Grant, Instant, Mode};
+use lock_core::{AcquireOutcome, Claim, Contention, Error, ErrorKind, Grant, Instant, Mode};
 
 use super::facts::{Asking, Watching};
 use super::leased::Leased;
@@ -51,19 +51,19 @@ impl<W> Machine<W> {
         Mode::Permits { take: sum, of }
     }
 
-    /// How many fencing tokens to reserve: about twice the demand, so that a rising demand is met. No more, because
-    /// every reserved token moves the counter of the store.
+    /// How many fencing tokens to reserve: twice as many as the waiters need, so that a growing line is served. No
+    /// more, because every reserved token moves the counter of the store.
     pub(super) fn reserve(&self) -> NonZeroU32 {
         let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
-        let demand = waiting.max(self.used_last).saturating_mul(2);
-        NonZeroU32::MIN.saturating_add(demand.clamp(RESERVE.0, RESERVE.1))
+        let needed = waiting.max(self.used_last).saturating_mul(2);
+        NonZeroU32::MIN.saturating_add(needed.clamp(RESERVE.0, RESERVE.1))
     }
 
     /// The store has answered a request.
     pub(in super::super) fn attempt_done(
         &mut self,
         asked: &Claim,
-        result: &Result<Attempt, Error>,
+        result: &Result<AcquireOutcome, Error>,
     ) {
         match self.seat_of(asked.owner).map(|seat| (seat, &self.seats[seat])) {
             Some((seat, Seat::Asking(asking))) if asking.request.sent => {
@@ -73,16 +73,16 @@ impl<W> Machine<W> {
         }
     }
 
-    pub(super) fn answered(&mut self, seat: usize, result: &Result<Attempt, Error>) {
+    pub(super) fn answered(&mut self, seat: usize, result: &Result<AcquireOutcome, Error>) {
         let Seat::Asking(mut asking) = std::mem::replace(&mut self.seats[seat], Seat::Free) else {
             return;
         };
         asking.request.sent = false;
         match result {
-            Ok(Attempt::Granted(grant)) => {
+            Ok(AcquireOutcome::Granted(grant)) => {
                 let mut grant = grant.clone();
                 if asking.wanted {
-                    grant.demand = Demand::Wanted;
+                    grant.contention = Contention::Contended;
                 }
                 self.granted(seat, asking.claim, grant);
                 if asking.hinted {
@@ -90,7 +90,7 @@ impl<W> Machine<W> {
                     self.doubt();
                 }
             }
-            Ok(refusal @ (Attempt::Busy { .. } | Attempt::Queued { .. })) => {
+            Ok(refusal @ (AcquireOutcome::Busy { .. } | AcquireOutcome::Queued { .. })) => {
                 self.refused(seat, asking, refusal);
             }
             Ok(_) => {
@@ -112,7 +112,7 @@ impl<W> Machine<W> {
     pub(super) fn granted(&mut self, seat: usize, claim: Claim, grant: Grant) {
         let now = self.pass.now;
         if claim.mode.counts() {
-            let wanted = grant.demand == Demand::Wanted;
+            let wanted = grant.contention == Contention::Contended;
             self.run = if wanted { 1 } else { (self.run * 2).min(LONGEST_RUN) };
         }
         self.polls = 0;
@@ -124,9 +124,9 @@ impl<W> Machine<W> {
         self.seats[seat] = Seat::Leased(leased);
     }
 
-    fn refused(&mut self, seat: usize, mut asking: Asking, refusal: &Attempt) {
+    fn refused(&mut self, seat: usize, mut asking: Asking, refusal: &AcquireOutcome) {
         let mode = asking.claim.mode;
-        let queued = matches!(refusal, Attempt::Queued { .. });
+        let queued = matches!(refusal, AcquireOutcome::Queued { .. });
         asking.placed |= queued;
         (asking.refused, asking.request.outage) = (true, None);
         (self.run, self.alone_since) = (1, None);
@@ -149,13 +149,15 @@ impl<W> Machine<W> {
 
     /// How long a claim waits after this refusal if no hint comes. A claim without a place that no hint can reach
     /// asks again soon, because the lock may be free long before the present lease ends.
-    pub(super) fn pause_after(&mut self, claim: &Claim, refusal: &Attempt) -> Duration {
-        let (Attempt::Busy { retry_after } | Attempt::Queued { retry_after }) = refusal else {
+    pub(super) fn pause_after(&mut self, claim: &Claim, refusal: &AcquireOutcome) -> Duration {
+        let (AcquireOutcome::Busy { retry_after } | AcquireOutcome::Queued { retry_after }) =
+            refusal
+        else {
             return RECHECK_ENDLESS;
         };
         let pause = retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(claim));
         let hears = self.watch == Watching::On;
-        if hears || matches!(refusal, Attempt::Queued { .. }) {
+        if hears || matches!(refusal, AcquireOutcome::Queued { .. }) {
             return pause;
         }
         let poll = timing::pause(POLL, self.polls, claim);

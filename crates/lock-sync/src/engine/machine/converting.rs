@@ -6,7 +6,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{Attempt, Claim, Convert, Error, ErrorKind, Grant, Instant, Mode};
+use lock_core::AcquireOutcome::{Busy, Queued};
+use lock_core::{AcquireOutcome, Claim, Convert, Error, ErrorKind, Grant, Instant, Mode};
 
 use super::facts::{Change, Upgrade};
 use super::leased::{Leased, PAUSE, Stage};
@@ -137,7 +138,7 @@ impl<W> Machine<W> {
     pub(in super::super) fn convert_done(
         &mut self,
         claim: &Claim,
-        result: &Result<Attempt, Error>,
+        result: &Result<AcquireOutcome, Error>,
     ) {
         let change = |seat: usize| self.seats[seat].leased()?.change.as_ref();
         let sent = |change: &Change| change.request.sent && change.to == claim.mode;
@@ -147,15 +148,15 @@ impl<W> Machine<W> {
         }
     }
 
-    fn converted(&mut self, seat: usize, result: &Result<Attempt, Error>) {
+    fn converted(&mut self, seat: usize, result: &Result<AcquireOutcome, Error>) {
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Some(mut change) = leased.change.take() else { return };
         change.request.sent = false;
         match result {
-            Ok(Attempt::Granted(grant)) if leased.lease.is_valid(self.pass.now) => {
+            Ok(AcquireOutcome::Granted(grant)) if leased.lease.is_valid(self.pass.now) => {
                 leased.become_mode(change.to, grant, self.pass.now);
             }
-            Ok(Attempt::Granted(_)) => {
+            Ok(AcquireOutcome::Granted(_)) => {
                 leased.claim.mode = change.to;
                 self.lose(seat, LossReason::Expired);
             }
@@ -174,22 +175,25 @@ impl<W> Machine<W> {
     }
 
     /// The store has not converted the lease, or may have. The process asks again, unless the upgrade is over.
-    fn not_converted(&mut self, seat: usize, mut change: Change, answer: &Result<Attempt, Error>) {
+    fn not_converted(
+        &mut self,
+        seat: usize,
+        mut change: Change,
+        answer: &Result<AcquireOutcome, Error>,
+    ) {
         let now = self.pass.now;
         let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
         let wanted = upgrades && change.strengthens();
         let Some(leased) = self.seats[seat].leased() else { return };
         let (claim, retry) = (leased.claim.clone(), leased.retry_at(now, leased.ttl));
         match answer {
-            Ok(Attempt::Busy { .. } | Attempt::Queued { .. }) if wanted && change.earlier => {
+            Ok(Busy { .. } | Queued { .. }) if wanted && change.earlier => {
                 change.request.by(now, false);
             }
-            Ok(Attempt::Busy { .. }) if change.strengthens() && (tries || !wanted) => {
+            Ok(Busy { .. }) if change.strengthens() && (tries || !wanted) => {
                 return self.deny_upgrade(Denial::WouldBlock);
             }
-            Ok(refusal @ (Attempt::Busy { .. } | Attempt::Queued { .. }))
-                if change.strengthens() =>
-            {
+            Ok(refusal @ (Busy { .. } | Queued { .. })) if change.strengthens() => {
                 change.request.outage = None;
                 let pause = self.pause_after(&claim, refusal);
                 // An upgrade that is no longer wanted must leave the queue at once.
@@ -290,7 +294,7 @@ impl Leased {
         self.claim.mode = mode;
         self.conversions += 1;
         self.lease.extend(grant.valid_until);
-        self.turn.answer(grant.demand, now);
+        self.turn.answer(grant.contention, now);
         self.weaken_at = Instant::FAR_FUTURE;
         self.holds.forget_peak();
         if mode == Mode::Exclusive {

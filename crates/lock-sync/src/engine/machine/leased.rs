@@ -129,7 +129,7 @@ impl Leased {
             tokens: Tokens::new(grant.tokens),
             used: 0,
             granted: now,
-            turn: Turn::new(grant.demand, now),
+            turn: Turn::new(grant.contention, now),
             holds,
             group: None,
             idle_until: now,

@@ -1,6 +1,6 @@
 //! What only tests ask of the machine.
 
-use lock_core::{Demand, Instant, OwnerToken};
+use lock_core::{Contention, Instant, OwnerToken};
 
 use super::Machine;
 use super::leased::Leased;
@@ -50,9 +50,9 @@ impl<W> Machine<W> {
         waiting.map(|asking| asking.request.at)
     }
 
-    /// The demand of other processes for the first lease.
-    pub(in super::super) fn demand(&self) -> Option<Demand> {
-        self.seats[0].live().map(|leased| leased.turn.demand())
+    /// The contention of other processes for the first lease.
+    pub(in super::super) fn contention(&self) -> Option<Contention> {
+        self.seats[0].live().map(|leased| leased.turn.contention())
     }
 }
 

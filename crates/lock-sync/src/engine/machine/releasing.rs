@@ -1,6 +1,6 @@
 //! Letting go of a hold, of a part of a hold, and of a lease.
 
-use lock_core::{Acquire, Attempt, Claim, Error, Instant, Mode, Released};
+use lock_core::{Acquire, AcquireOutcome, Claim, Error, Instant, Mode, Released};
 
 use super::facts::{Asking, Watching};
 use super::leased::{Going, Leased, Stage};
@@ -174,7 +174,7 @@ impl<W> Machine<W> {
     pub(in super::super) fn release_done(
         &mut self,
         claim: &Claim,
-        result: &Result<(Released, Option<Attempt>), Error>,
+        result: &Result<(Released, Option<AcquireOutcome>), Error>,
     ) {
         if let Some(seat) = self.seat_of(claim.owner) {
             self.released(seat, result);
@@ -194,7 +194,7 @@ impl<W> Machine<W> {
     pub(super) fn released(
         &mut self,
         seat: usize,
-        result: &Result<(Released, Option<Attempt>), Error>,
+        result: &Result<(Released, Option<AcquireOutcome>), Error>,
     ) {
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Stage::Going(going) = &mut leased.stage else { return };
@@ -275,8 +275,8 @@ impl<W> Machine<W> {
     }
 
     /// An answer about a claim that the machine has dropped. What the store has given goes back.
-    pub(super) fn refuse(&mut self, claim: &Claim, answer: &Result<Attempt, Error>) {
-        if matches!(answer, Ok(Attempt::Granted(_) | Attempt::Queued { .. })) {
+    pub(super) fn refuse(&mut self, claim: &Claim, answer: &Result<AcquireOutcome, Error>) {
+        if matches!(answer, Ok(AcquireOutcome::Granted(_) | AcquireOutcome::Queued { .. })) {
             self.forget_unless_known(claim);
         }
     }

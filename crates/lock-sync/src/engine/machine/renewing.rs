@@ -84,10 +84,10 @@ impl Leased {
                 self.renewal.by(now + SOON.max(ttl.duration() / 30), false);
             }
             Renewal::Lost => return Some(LossReason::Revoked),
-            Renewal::Renewed { valid_until, tokens, demand } => {
+            Renewal::Renewed { valid_until, tokens, contention } => {
                 self.lease.extend(*valid_until);
                 self.renewal.by(sent + ttl.duration() / 3, true);
-                self.turn.answer(*demand, now);
+                self.turn.answer(*contention, now);
                 if let Some(tokens) = tokens {
                     self.tokens.add(*tokens);
                 }

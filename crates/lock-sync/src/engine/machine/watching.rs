@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Demand, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
+use lock_core::{Contention, Error, ErrorKind, Grant, Hint, Instant, OwnerToken};
 
 use super::facts::{Asking, Watching};
 use super::leased::Leased;
@@ -66,7 +66,7 @@ impl<W> Machine<W> {
                     asking.request.by(now + after + jitter(&asking.claim), false);
                 }
             }
-            Hint::Wanted => self.seats.iter_mut().for_each(|seat| match seat {
+            Hint::Contended => self.seats.iter_mut().for_each(|seat| match seat {
                 Seat::Asking(asking) => asking.wanted = true,
                 Seat::Leased(leased) => leased.turn.hear_wish(leased.is_busy(), now),
                 Seat::Free => {}
@@ -170,7 +170,7 @@ impl<W> Machine<W> {
             plan.look(leased.watch_at);
         }
         leased.is_idle()
-            || crowded && leased.turn.demand() == Demand::Unknown
+            || crowded && leased.turn.contention() == Contention::Unknown
             || self.policy.renew && lasts
     }
 }

@@ -2,8 +2,8 @@
 
 use futures::FutureExt;
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, ConvertBackend, Error, ErrorKind, Hint, Instant, OwnerToken,
-    PermitBackend, Released, Renewal, Ttl,
+    Acquire, AcquireOutcome, Backend, Claim, ConvertBackend, Error, ErrorKind, Hint, Instant,
+    OwnerToken, PermitBackend, Released, Renewal, Ttl,
 };
 
 use super::{Sent, World};
@@ -12,10 +12,10 @@ use crate::engine::tests::common::{Answer, TTL, failure};
 /// An answer of the store.
 #[derive(Debug)]
 pub(super) enum Reply {
-    Attempt(Claim, Result<Attempt, Error>),
-    Convert(Claim, Result<Attempt, Error>),
+    Attempt(Claim, Result<AcquireOutcome, Error>),
+    Convert(Claim, Result<AcquireOutcome, Error>),
     Renew(Claim, Instant, Renewal),
-    Release(Claim, Result<(Released, Option<Attempt>), Error>),
+    Release(Claim, Result<(Released, Option<AcquireOutcome>), Error>),
 }
 
 impl Reply {
@@ -104,10 +104,10 @@ impl World {
         claim: &Claim,
         next: Option<&Acquire>,
         forget: bool,
-    ) -> Result<(Released, Option<Attempt>), Error> {
+    ) -> Result<(Released, Option<AcquireOutcome>), Error> {
         match next {
             _ if forget => Ok((PermitBackend::forget(&self.ours, claim).await?, None)),
-            Some(next) => self.ours.exchange(claim, next).await,
+            Some(next) => self.ours.release_and_requeue(claim, next).await,
             None => Ok((self.ours.release(claim).await?, None)),
         }
     }
@@ -167,10 +167,10 @@ impl World {
         let (began, mode, owner) = (rival.began, request.claim.mode, request.claim.owner);
         let answer = rival.client.try_acquire(&request).await;
         rival.until = match &answer {
-            Ok(Attempt::Granted(grant)) => grant.valid_until,
+            Ok(AcquireOutcome::Granted(grant)) => grant.valid_until,
             _ => Instant::from_nanos(0),
         };
-        if let Ok(Attempt::Granted(grant)) = answer {
+        if let Ok(AcquireOutcome::Granted(grant)) = answer {
             let token = grant.tokens.first().get();
             self.granted(began, token, mode);
             if mode.counts() {

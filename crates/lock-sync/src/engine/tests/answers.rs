@@ -1,6 +1,6 @@
 //! Events from outside the process: answers, messages, and the acts of other processes at the store.
 
-use lock_core::{Demand, Error, ErrorKind, Hint, Renewal};
+use lock_core::{Contention, Error, ErrorKind, Hint, Renewal};
 
 use super::common::Answer;
 use super::{JITTER, World};
@@ -103,9 +103,9 @@ impl World {
         self.machine.hint(message.clone());
         self.machine.settle();
         match message {
-            Hint::Wanted => {
-                let known = self.machine.demand();
-                assert!(known.is_none_or(|known| known == Demand::Wanted), "unheard");
+            Hint::Contended => {
+                let known = self.machine.contention();
+                assert!(known.is_none_or(|known| known == Contention::Contended), "unheard");
             }
             Hint::Granted { owner: granted, .. } if owner == Some(granted) && waits => {
                 let acts = self.machine.is_held()

@@ -1,6 +1,6 @@
 //! The conditions that must hold after every event.
 
-use lock_core::{Attempt, Demand, OwnerToken};
+use lock_core::{AcquireOutcome, Contention, OwnerToken};
 
 use super::common::Limit;
 use super::{JITTER, POLL, World};
@@ -19,8 +19,9 @@ impl World {
         self.holding = Some(ticket);
     }
 
-    pub(super) fn note_refusal(&mut self, attempt: Option<&Attempt>) {
-        self.refusals += u32::from(attempt.is_some_and(|it| !matches!(it, Attempt::Granted(_))));
+    pub(super) fn note_refusal(&mut self, attempt: Option<&AcquireOutcome>) {
+        self.refusals +=
+            u32::from(attempt.is_some_and(|it| !matches!(it, AcquireOutcome::Granted(_))));
     }
 
     /// Only a try is denied because the lock is taken. A try that came while this process gave the lock up may be
@@ -36,13 +37,18 @@ impl World {
     }
 
     /// A hold has ended. It counts against the budget if other processes were known to wait.
-    pub(super) fn check_budget(&mut self, (owner, demand): (Option<OwnerToken>, Option<Demand>)) {
+    pub(super) fn check_budget(
+        &mut self,
+        (owner, contention): (Option<OwnerToken>, Option<Contention>),
+    ) {
         let stays = self.machine.is_held() && self.machine.owner() == owner;
         self.turn = match self.turn {
-            (last, served) if last == owner && stays && demand == Some(Demand::Wanted) => {
+            (last, served)
+                if last == owner && stays && contention == Some(Contention::Contended) =>
+            {
                 (owner, served + 1)
             }
-            _ => (owner, u32::from(stays && demand == Some(Demand::Wanted))),
+            _ => (owner, u32::from(stays && contention == Some(Contention::Contended))),
         };
         let allowed = match self.manner.handoff {
             Handoff::Never => {

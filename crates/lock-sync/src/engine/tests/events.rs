@@ -74,7 +74,7 @@ pub(super) fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::StartWatch),
         1 => any::<bool>().prop_map(Event::EndWatch),
         2 => prop_oneof![
-            Just(Hint::Released), Just(Hint::Expired), Just(Hint::Changed), Just(Hint::Wanted),
+            Just(Hint::Released), Just(Hint::Expired), Just(Hint::Changed), Just(Hint::Contended),
             Just(Hint::Resync), forged().prop_map(|owner| Hint::Granted { owner, grant: None }),
             (forged(), any::<Duration>()).prop_map(|(owner, after)| Hint::Next { owner, after }),
         ].prop_map(Event::Hint),

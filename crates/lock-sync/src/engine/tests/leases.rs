@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{Attempt, Demand, FencingToken, Grant, Hint, Mode, TokenRange};
+use lock_core::{AcquireOutcome, Contention, FencingToken, Grant, Hint, Mode, TokenRange};
 
 use super::common::{Answer, Limit};
 use super::events::Event;
@@ -18,7 +18,7 @@ fn an_inquiry_that_fails_is_not_repeated_at_once() {
     world.lock();
     world.event(Event::Release);
     world.event(Event::AnswerRenewal(Answer::Lost));
-    // The lease is cached. From now on the process listens, and has to learn the demand of other processes.
+    // The lease is cached. From now on the process listens, and has to learn the contention of other processes.
     world.event(Event::StartWatch);
     assert_eq!(world.renewals.len(), 1);
     world.event(Event::AnswerRenewal(Answer::Lost));
@@ -26,7 +26,7 @@ fn an_inquiry_that_fails_is_not_repeated_at_once() {
     world.event(Event::Advance(301));
     assert_eq!(world.renewals.len(), 1, "but soon");
     world.event(Event::AnswerRenewal(Answer::Truth));
-    assert_eq!(world.machine.demand(), Some(Demand::Quiet));
+    assert_eq!(world.machine.contention(), Some(Contention::Quiet));
     world.come_to_rest();
 }
 
@@ -67,7 +67,7 @@ fn a_grant_that_comes_too_late_is_not_used() {
     let tokens = TokenRange::new(FencingToken::new(1), NonZeroU32::MIN);
     world.attempt = None;
     let late = Grant::new(tokens, world.now);
-    world.machine.attempt_done(&request.claim, &Ok(Attempt::Granted(late)));
+    world.machine.attempt_done(&request.claim, &Ok(AcquireOutcome::Granted(late)));
     world.carry_out();
     assert!(world.holding.is_none());
     assert_eq!(world.forgetting, [request.claim]);
@@ -112,7 +112,7 @@ fn watched_and_quiet(cache: Option<Duration>) -> World {
     world.event(Event::Advance(60));
     world.event(Event::StartWatch);
     world.event(Event::AnswerRenewal(Answer::Truth));
-    assert_eq!(world.machine.demand(), Some(Demand::Quiet));
+    assert_eq!(world.machine.contention(), Some(Contention::Quiet));
     world
 }
 
@@ -121,10 +121,10 @@ fn a_wish_heard_before_the_lease_is_taken_back_counts() {
     let mut world = watched_and_quiet(None);
     world.event(Event::Release);
     world.event(Event::Rival);
-    assert_eq!(world.messages, [Hint::Wanted]);
+    assert_eq!(world.messages, [Hint::Contended]);
     world.event(Event::Deliver { nth: 0, again: false });
     world.event(Event::Enter(Limit::None));
-    assert!(!world.machine.is_held() || world.machine.demand() == Some(Demand::Wanted));
+    assert!(!world.machine.is_held() || world.machine.contention() == Some(Contention::Contended));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_cut_watch_heard_before_the_lease_is_taken_back_counts() {
     world.event(Event::Release);
     world.event(Event::EndWatch(false));
     world.event(Event::Enter(Limit::None));
-    assert!(!world.machine.is_held() || world.machine.demand() != Some(Demand::Quiet));
+    assert!(!world.machine.is_held() || world.machine.contention() != Some(Contention::Quiet));
 }
 
 #[test]

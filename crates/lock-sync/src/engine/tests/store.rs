@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Attempt, Claim, Demand, Error, FencingToken, Grant, Hint, Instant, OwnerToken,
-    Released, Renew, Renewal, TokenRange, Ttl,
+    Acquire, AcquireOutcome, Claim, Contention, Error, FencingToken, Grant, Hint, Instant,
+    OwnerToken, Released, Renew, Renewal, TokenRange, Ttl,
 };
 
 use super::World;
@@ -30,11 +30,11 @@ impl World {
         tokens
     }
 
-    fn demand(&self) -> Demand {
+    fn contention(&self) -> Contention {
         match (self.line.is_empty(), self.subscribed) {
-            (false, _) => Demand::Wanted,
-            (true, true) => Demand::Quiet,
-            (true, false) => Demand::Unknown,
+            (false, _) => Contention::Contended,
+            (true, true) => Contention::Quiet,
+            (true, false) => Contention::Unknown,
         }
     }
 
@@ -46,13 +46,14 @@ impl World {
         }
         let Some((owner, ours)) = self.line.pop_front() else { return };
         let tokens = self.tokens(NonZeroU32::new(3).unwrap());
-        let claim = Ttl::new(TTL).unwrap().claim();
+        let claim = Ttl::new(TTL).unwrap().for_grant();
         // Some of the other processes stay silent when their turn comes.
         let claims = !ours && !self.counter.is_multiple_of(3);
         let time = if claims { TTL } else { claim.duration() };
         self.stored = Some((owner, self.now + time, tokens));
         if ours && asking != Some(owner) {
-            let grant = Grant::new(tokens, claim.valid_until(self.now)).in_demand(self.demand());
+            let grant =
+                Grant::new(tokens, claim.valid_until(self.now)).with_contention(self.contention());
             let grant = (!self.counter.is_multiple_of(5)).then_some(grant);
             self.messages.push(Hint::Granted { owner, grant });
         }
@@ -85,7 +86,7 @@ impl World {
         self.line.push_back((rival, false));
         let ours = self.stored.as_ref().is_some_and(|(owner, ..)| self.is_ours(*owner));
         if self.line.len() == 1 && ours && self.subscribed {
-            self.messages.push(Hint::Wanted);
+            self.messages.push(Hint::Contended);
         }
         self.serve(None);
     }
@@ -94,7 +95,7 @@ impl World {
         &mut self,
         request: &Acquire,
         answer: Answer,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AcquireOutcome, Error> {
         failure(answer, Answer::Lost)?;
         let owner = request.claim.owner;
         self.serve(Some(owner));
@@ -103,13 +104,15 @@ impl World {
                 *end = (*end).max(self.now + TTL);
                 let (tokens, end) = (*tokens, *end);
                 let grant = Grant::new(tokens, end - Ttl::new(TTL).unwrap().drift());
-                Attempt::Granted(grant.in_demand(self.demand()))
+                AcquireOutcome::Granted(grant.with_contention(self.contention()))
             }
             None if !self.foreign && self.line.is_empty() => {
                 let tokens = self.tokens(request.tokens);
                 self.stored = Some((owner, self.now + TTL, tokens));
                 let until = Ttl::new(TTL).unwrap().valid_until(self.now);
-                Attempt::Granted(Grant::new(tokens, until).in_demand(self.demand()))
+                AcquireOutcome::Granted(
+                    Grant::new(tokens, until).with_contention(self.contention()),
+                )
             }
             stored => {
                 let left = stored.as_ref().map(|(_, end, _)| *end);
@@ -118,9 +121,9 @@ impl World {
                     if !self.line.iter().any(|(waiting, _)| *waiting == owner) {
                         self.line.push_back((owner, true));
                     }
-                    Attempt::Queued { retry_after }
+                    AcquireOutcome::Queued { retry_after }
                 } else {
-                    Attempt::Busy { retry_after }
+                    AcquireOutcome::Busy { retry_after }
                 }
             }
         };
@@ -133,7 +136,7 @@ impl World {
         claim: &Claim,
         next: Option<&Acquire>,
         answer: Answer,
-    ) -> Result<(Released, Option<Attempt>), Error> {
+    ) -> Result<(Released, Option<AcquireOutcome>), Error> {
         self.release_failed |= matches!(answer, Answer::Lost | Answer::Denied);
         failure(answer, Answer::Lost)?;
         self.expire_stored();
@@ -147,7 +150,7 @@ impl World {
                 && !self.line.is_empty()
             {
                 self.line.push_back((next.claim.owner, true));
-                queued = Some(Attempt::Queued { retry_after: None });
+                queued = Some(AcquireOutcome::Queued { retry_after: None });
             }
         }
         self.serve(None);
@@ -161,14 +164,14 @@ impl World {
             return Renewal::Unknown(error);
         }
         self.expire_stored();
-        let (now, demand) = (self.now, self.demand());
+        let (now, contention) = (self.now, self.contention());
         let held = self.stored.as_mut().filter(|(owner, ..)| *owner == request.claim.owner);
         let renewal = match held {
             Some((_, end, _)) => {
                 *end = now + TTL;
                 let tokens = NonZeroU32::new(request.tokens.min(4)).map(|n| self.tokens(n));
                 let valid_until = Ttl::new(TTL).unwrap().valid_until(sent);
-                Renewal::Renewed { valid_until, tokens, demand }
+                Renewal::Renewed { valid_until, tokens, contention }
             }
             None => Renewal::Lost,
         };

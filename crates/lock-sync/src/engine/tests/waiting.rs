@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Attempt, Hint, Ttl};
+use lock_core::{AcquireOutcome, Hint, Ttl};
 
 use super::common::{Answer, Limit, TTL};
 use super::events::Event;
@@ -119,7 +119,7 @@ fn third_in_line() -> World {
 
 /// The rival that is first in line gets the lock and stays silent. Returns the remaining time of its lease.
 fn hand_over_to_the_silent(world: &mut World) -> Duration {
-    let claim = Ttl::new(TTL).unwrap().claim().duration();
+    let claim = Ttl::new(TTL).unwrap().for_grant().duration();
     world.event(Event::RivalDone);
     world.holder_has(claim);
     assert!(matches!(world.messages[..], [Hint::Next { .. }]), "{:?}", world.messages);
@@ -147,7 +147,7 @@ fn a_hint_heard_before_an_older_answer_says_when_to_ask() {
     // The answer leaves the store before the hand-over, and arrives after the hint about the hand-over.
     let request = world.attempt.clone().unwrap();
     let answer = world.try_acquire(&request, Answer::Truth);
-    assert!(matches!(answer, Ok(Attempt::Queued { retry_after: Some(TTL) })), "{answer:?}");
+    assert!(matches!(answer, Ok(AcquireOutcome::Queued { retry_after: Some(TTL) })), "{answer:?}");
     let claim = hand_over_to_the_silent(&mut world);
     world.event(Event::Deliver { nth: 0, again: false });
     world.attempt = None;

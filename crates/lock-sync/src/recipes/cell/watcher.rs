@@ -65,7 +65,7 @@ impl Watcher {
             tokio::select! {
                 hint = next_hint(&mut self.hints) => match hint {
                     // Neither says anything about the value.
-                    Some(Hint::Wanted | Hint::Granted { .. }) => {}
+                    Some(Hint::Contended | Hint::Granted { .. }) => {}
                     Some(_) => {
                         self.backoff.reset();
                         return;

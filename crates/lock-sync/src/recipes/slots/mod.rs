@@ -162,7 +162,7 @@ impl SlotSemaphore {
         self
     }
 
-    crate::options::options!("slot_semaphore(\"pool\", 3)", |this, change| {
+    crate::options::options!("of a slot", "locks.slot_semaphore(\"pool\", 3)?", |this, change| {
         this.slots = this.slots.iter().map(|slot| slot.clone().with_policy(change)).collect()
     });
 
@@ -202,7 +202,7 @@ fn semaphore_key(slot: &Key) -> Result<Key, Error> {
 
 /// A key with these bytes and the kind of `like`.
 fn with_bytes(like: &Key, bytes: Vec<u8>) -> Result<Key, Error> {
-    if like.is_as_is() { Key::as_is(bytes) } else { Key::new(bytes) }
+    if like.is_as_is() { Key::raw(bytes) } else { Key::new(bytes) }
 }
 
 /// A random number, so that processes begin at different slots.

@@ -24,12 +24,12 @@ use crate::lease::Lease;
 /// others until it is dropped. But the work that needs all of the locks must stop.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the locks are released at once"]
-pub struct AllGuard {
+pub struct MultiGuard {
     /// The holds, in the order of their keys.
     holds: Vec<Hold>,
 }
 
-impl AllGuard {
+impl MultiGuard {
     pub(super) fn new(holds: Vec<Hold>) -> Self {
         Self { holds }
     }
@@ -79,7 +79,7 @@ impl AllGuard {
     }
 }
 
-impl fmt::Debug for AllGuard {
+impl fmt::Debug for MultiGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map()
             .entries(self.holds.iter().map(|hold| (hold.key(), hold.fencing_token())))

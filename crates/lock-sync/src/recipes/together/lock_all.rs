@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use lock_core::{Error, Mode};
 use tokio::task::coop::poll_proceed;
 
-use super::AllGuard;
+use super::MultiGuard;
 use crate::bare::{Acquiring, BareLock, Bell, Denial, Gathering, Hold, Limit, Wait, unanswered};
 use crate::error::{LockError, TryLockError};
 use crate::lease::Lease;
@@ -17,15 +17,15 @@ use crate::waits::future;
 future! {
     /// The future that [`Locks::lock_all`](crate::Locks::lock_all) returns.
     #[must_use = "futures do nothing unless polled"]
-    LockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => LockError>
-    |context| climbing.poll(context).map_ok(AllGuard::new)
+    LockAll[][](climbing: Climbing) -> Result<MultiGuard, Denial => LockError>
+    |context| climbing.poll(context).map_ok(MultiGuard::new)
 }
 
 future! {
     /// The future that [`Locks::try_lock_all`](crate::Locks::try_lock_all) returns.
     #[must_use = "futures do nothing unless polled"]
-    TryLockAll[][](climbing: Climbing) -> Result<AllGuard, Denial => TryLockError>
-    |context| climbing.poll(context).map_ok(AllGuard::new)
+    TryLockAll[][](climbing: Climbing) -> Result<MultiGuard, Denial => TryLockError>
+    |context| climbing.poll(context).map_ok(MultiGuard::new)
 }
 
 /// The wait for all of the locks: at once, and if that fails, one after the other in the order of their keys.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lock_core::{Error, Key};
 
-pub use guard::AllGuard;
+pub use guard::MultiGuard;
 use lock_all::Climbing;
 pub use lock_all::{LockAll, TryLockAll};
 
@@ -23,7 +23,7 @@ impl<B: ?Sized> Locks<B> {
     /// that name. A name that occurs twice is locked once. Without any name, the guard holds no lock.
     ///
     /// First it asks for all locks at once. This takes one step of the store if the backend implements
-    /// [`Backend::acquire_together`](lock_core::Backend::acquire_together). If one of the locks is held,
+    /// [`Backend::try_acquire_all`](lock_core::Backend::try_acquire_all). If one of the locks is held,
     /// it waits for one lock after the other in the order of the bytes of their names, and keeps the locks that it has.
     ///
     /// # Deadlocks
@@ -192,7 +192,7 @@ impl<B: ?Sized> Locks<B> {
     pub fn blocking_lock_all<K>(
         &self,
         names: impl IntoIterator<Item = K>,
-    ) -> Result<AllGuard, LockError>
+    ) -> Result<MultiGuard, LockError>
     where
         K: TryInto<Key>,
         Error: From<K::Error>,

@@ -10,7 +10,8 @@ use async_trait::async_trait;
 use futures::executor::block_on;
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, Key, Released, Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Key, Released, Renew,
+    Renewal, Watch,
 };
 use lock_sync::Locks;
 
@@ -73,7 +74,7 @@ struct Handle(Arc<Fails>);
 
 #[async_trait]
 impl Backend for Handle {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         tokio::task::yield_now().await;
         self.0.on(Verb::Acquire)?;
         self.0.store.try_acquire(request).await

@@ -47,7 +47,7 @@ async fn it_waits_for_no_answer_and_leaks_nothing() {
 }
 
 #[tokio::test]
-async fn while_the_closure_runs_everybody_is_kept_out() {
+async fn while_the_closure_runs_all_others_are_excluded() {
     let pair = Pair::local();
     let (here, there) = rwlocks(&pair);
     let writing = here.write().await.unwrap();

@@ -98,7 +98,7 @@ async fn a_writer_that_died_waiting_holds_up_nobody_beyond_its_place() {
     pair.ours.faults().cut();
     let begin = Instant::now();
     drop(soon(there.read()).await.unwrap());
-    let place = Ttl::new(TTL).unwrap().place().duration();
+    let place = Ttl::new(TTL).unwrap().for_place().duration();
     let elapsed = begin.elapsed();
     assert!(elapsed <= place + Duration::from_millis(100), "{elapsed:?} of {place:?}");
     assert!(RwLockReadGuard::lease(&reading).is_valid());

@@ -7,10 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{
-    Acquire, Attempt, Backend, Claim, Clock, Error, ErrorKind, InspectBackend, Key, Released,
-    Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, InspectBackend, Key,
+    Released, Renew, Renewal, Watch,
 };
-use lock_sync::{AllGuard, LockError, Locks, LossReason, MutexGuard, ReleaseError, TryLockError};
+use lock_sync::{LockError, Locks, LossReason, MultiGuard, MutexGuard, ReleaseError, TryLockError};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Pair, eventually, poll_once};
@@ -25,7 +25,7 @@ fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }
 
-fn keys(guard: &AllGuard) -> Vec<Key> {
+fn keys(guard: &MultiGuard) -> Vec<Key> {
     guard.lease().fencing_tokens().map(|(key, _)| key.clone()).collect()
 }
 
@@ -364,7 +364,7 @@ struct OneByOne {
 
 #[async_trait]
 impl Backend for OneByOne {
-    async fn try_acquire(&self, request: &Acquire) -> Result<Attempt, Error> {
+    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         self.inner.try_acquire(request).await
     }
     async fn renew(&self, request: &Renew) -> Renewal {
@@ -373,7 +373,7 @@ impl Backend for OneByOne {
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
         self.inner.release(claim).await
     }
-    async fn acquire_together(&self, _: &[Acquire]) -> Result<Option<Vec<Attempt>>, Error> {
+    async fn try_acquire_all(&self, _: &[Acquire]) -> Result<Option<Vec<AcquireOutcome>>, Error> {
         assert!(!self.panics, "a bug");
         Ok(None)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::World;
 use super::flaw::Flaw;
 use super::link::Failed;
-use super::store::{Attempt, flag, name, satellite};
+use super::store::{AcquireOutcome, flag, name, satellite};
 
 pub(super) struct Cell {
     world: Arc<World>,
@@ -27,7 +27,7 @@ impl Cell {
     /// Takes the lock, if it is free.
     pub(super) async fn lock(&self) -> Result<bool, Failed> {
         let attempt = self.world.store.attempt(&self.key, &self.owner, false).await?;
-        Ok(matches!(attempt, Attempt::Granted(_)))
+        Ok(matches!(attempt, AcquireOutcome::Granted(_)))
     }
 
     /// Stores a value. Returns whether the lock was still held.

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::design::Design;
 use super::link::{Failed, Link};
-use super::store::{Attempt, TOKENS, name, satellite};
+use super::store::{AcquireOutcome, TOKENS, name, satellite};
 
 /// The pause between two tries.
 const POLL: Duration = Duration::from_millis(20);
@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(20);
 const BETWEEN: Duration = Duration::from_millis(10);
 
 /// As above, where only a process that is stopped at that moment does harm.
-const BEFORE_DELETE: Duration = Duration::from_millis(100);
+const BEFORE_DELETE: Duration = Duration::from_millis(250);
 
 /// As above, where only a process that is killed at that moment does harm.
 const BEFORE_EXPIRE: Duration = Duration::from_millis(250);
@@ -54,7 +54,7 @@ impl Historic {
         Self { link, ttl, design, ahead, values: Mutex::default() }
     }
 
-    pub(super) async fn attempt(&self, key: &str, owner: &str) -> Result<Attempt, Failed> {
+    pub(super) async fn attempt(&self, key: &str, owner: &str) -> Result<AcquireOutcome, Failed> {
         let value = self.value(owner);
         self.note(owner, Some(&value));
         let granted = match self.design {
@@ -64,11 +64,11 @@ impl Historic {
         };
         if !granted {
             self.note(owner, None);
-            return Ok(Attempt::Busy(POLL));
+            return Ok(AcquireOutcome::Busy(POLL));
         }
         let (state, count) = (satellite(key, "state"), TOKENS.to_string());
         let last: u64 = self.link.call(DRAW_TOKENS, &[state], &[count]).await?;
-        Ok(Attempt::Granted(last + 1 - TOKENS..last + 1))
+        Ok(AcquireOutcome::Granted(last + 1 - TOKENS..last + 1))
     }
 
     pub(super) async fn renew(&self, key: &str, owner: &str) -> Result<bool, Failed> {

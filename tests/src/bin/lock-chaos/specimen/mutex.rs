@@ -13,7 +13,7 @@ use super::flaw::Flaw;
 use super::lease::{Lease, now};
 use super::line::{Line, Turn};
 use super::link::Failed;
-use super::store::{Attempt, Store};
+use super::store::{AcquireOutcome, Store};
 
 /// How many times a lock goes from task to task before it is released.
 const HANDOVERS: u32 = 16;
@@ -106,11 +106,11 @@ impl Mutex {
         let owner = claim.owner.clone().unwrap_or_default();
         let attempt = self.world.store.attempt(&self.key, &owner, false).await;
         match attempt {
-            Ok(Attempt::Granted(tokens)) => {
+            Ok(AcquireOutcome::Granted(tokens)) => {
                 claim.owner = None;
                 Ok(Some(Guard::new(turn, self.term(owner, asked, tokens))))
             }
-            Ok(Attempt::Busy(time)) => {
+            Ok(AcquireOutcome::Busy(time)) => {
                 claim.owner = None;
                 turn.pass(None);
                 self.world.refuse(&self.key, time);
@@ -176,7 +176,7 @@ impl Mutex {
     async fn ask(&self, owner: &str, waits: bool) -> Result<Term, Duration> {
         let asked = now();
         match self.world.store.attempt(&self.key, owner, waits).await {
-            Ok(Attempt::Granted(tokens)) => {
+            Ok(AcquireOutcome::Granted(tokens)) => {
                 let term = self.term(owner.to_owned(), asked, tokens);
                 // The answer took as long as the lease.
                 if term.lease.lasts(Duration::ZERO) {
@@ -186,7 +186,7 @@ impl Mutex {
                     Err(PAUSE)
                 }
             }
-            Ok(Attempt::Busy(time)) => Err(time),
+            Ok(AcquireOutcome::Busy(time)) => Err(time),
             Err(Failed) => Err(PAUSE),
         }
     }

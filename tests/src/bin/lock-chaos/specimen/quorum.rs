@@ -11,7 +11,7 @@ use lock_tests::Random;
 
 use super::flaw::Flaw;
 use super::link::{Failed, Link};
-use super::store::{Attempt, TOKENS, flag, name, renew, satellite};
+use super::store::{AcquireOutcome, TOKENS, flag, name, renew, satellite};
 
 /// The key in which a server keeps the run of it that votes.
 const MARKER: &str = "lock:specimen:cell";
@@ -43,7 +43,7 @@ impl Quorum {
         self: &Arc<Self>,
         key: &str,
         owner: &str,
-    ) -> Result<Attempt, Failed> {
+    ) -> Result<AcquireOutcome, Failed> {
         let ballot = self.ballot(owner);
         let args = [
             ballot.clone(),
@@ -58,7 +58,7 @@ impl Quorum {
         else {
             self.give_back(key, owner);
             return if others.contains(&Some(0)) {
-                Ok(Attempt::Busy(self.pause()))
+                Ok(AcquireOutcome::Busy(self.pause()))
             } else {
                 Err(Failed)
             };
@@ -69,10 +69,10 @@ impl Quorum {
             let (acks, _) = self.ask(include_str!("scripts/confirm.lua"), &keys[..2], &args).await;
             if !self.is_majority(acks.len()) {
                 self.give_back(key, owner);
-                return Ok(Attempt::Busy(self.pause()));
+                return Ok(AcquireOutcome::Busy(self.pause()));
             }
         }
-        Ok(Attempt::Granted(last + 1 - TOKENS..last + 1))
+        Ok(AcquireOutcome::Granted(last + 1 - TOKENS..last + 1))
     }
 
     fn is_majority(&self, count: usize) -> bool {

@@ -23,7 +23,7 @@ const PLACE: Duration = Duration::from_millis(1_000);
 
 /// The outcome of a request for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum AcquireOutcome {
     /// Granted to the owner, with these tokens.
     Granted(Range<u64>),
     /// Refused. The owner should ask again after this time.
@@ -53,7 +53,7 @@ impl Store {
         key: &str,
         owner: &str,
         waits: bool,
-    ) -> Result<Attempt, Failed> {
+    ) -> Result<AcquireOutcome, Failed> {
         match self {
             Self::One(one) => one.attempt(key, owner, waits).await,
             Self::Old(old) => old.attempt(key, owner).await,
@@ -107,7 +107,7 @@ impl One {
         format!("{}{}", channels(key), if self.queues { owner } else { "all" })
     }
 
-    async fn attempt(&self, key: &str, owner: &str, waits: bool) -> Result<Attempt, Failed> {
+    async fn attempt(&self, key: &str, owner: &str, waits: bool) -> Result<AcquireOutcome, Failed> {
         let ttl = if self.flaw == Flaw::NoTtl { 0 } else { self.ttl.as_millis() };
         let tokens = if self.flaw == Flaw::NoBudget { MANY } else { TOKENS };
         // No check whether the new owner is there, so it has the full lease.
@@ -130,14 +130,14 @@ impl One {
         let number: i64 = number.parse().map_err(|_| Failed)?;
         if granted == 1 {
             let first = number as u64;
-            return Ok(Attempt::Granted(first..first + tokens));
+            return Ok(AcquireOutcome::Granted(first..first + tokens));
         }
         if self.flaw == Flaw::LeakConnection {
             self.link.leak().await;
         }
         // Gone by now, or without an end: a moment, or the time of a lease.
         let left = u64::try_from(number).map_or(self.ttl, Duration::from_millis);
-        Ok(Attempt::Busy(left + Duration::from_millis(2)))
+        Ok(AcquireOutcome::Busy(left + Duration::from_millis(2)))
     }
 
     async fn release(&self, key: &str, owner: &str, checks: bool) -> Result<(), Failed> {

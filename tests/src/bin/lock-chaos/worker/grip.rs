@@ -2,7 +2,7 @@
 
 use lock_core::{FencingToken, Fixed, Key};
 use lock_sync::{
-    AllGuard, Leadership, Lease, MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard,
+    Leadership, Lease, MultiGuard, MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard,
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, OwnedSlotPermit,
     OwnerGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, SemaphorePermit, SlotPermit,
@@ -68,7 +68,7 @@ grips!(
             SLOT_KEYS.get(self.slot()).copied()
         }
     },
-    AllGuard {
+    MultiGuard {
         fn token(&self, key: &str) -> FencingToken {
             let token = Key::new(key).ok().and_then(|key| self.lease().fencing_token_of(&key));
             token.unwrap_or_else(|| panic!("{self:?} does not hold {key}"))

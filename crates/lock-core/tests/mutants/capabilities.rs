@@ -1,7 +1,9 @@
-//! Bugs of the other abilities.
+//! Bugs of the other capabilities.
 
 use async_trait::async_trait;
-use lock_core::{Attempt, Convert, ConvertBackend, Convertible, JointBackend, Key, Released};
+use lock_core::{
+    AcquireOutcome, Convert, ConvertBackend, Convertible, JointBackend, Key, Released,
+};
 use lock_core::{Backend, Cell, CellBackend, Claim, Committed, FencingToken, InspectBackend};
 use lock_core::{Inspection, Result, SharedBackend, Stored};
 
@@ -15,7 +17,7 @@ impl SharedBackend for Mutant {
 
 #[async_trait]
 impl ConvertBackend for Mutant {
-    async fn convert(&self, request: &Convert) -> Result<Attempt> {
+    async fn convert(&self, request: &Convert) -> Result<AcquireOutcome> {
         let from = self.confused_mode(request.from);
         let mut request = request.request.clone();
         request.claim = self.confused(&request.claim);

@@ -1,10 +1,12 @@
-//! The abilities. Each method visits the entry of a key.
+//! The capabilities. Each method visits the entry of a key.
 
 use async_trait::async_trait;
 
 use super::{MemoryBackend, Verb};
 use crate::Convertible;
-use crate::{Attempt, Backend, Cell, CellBackend, Claim, Committed, Convert, ConvertBackend};
+use crate::{
+    AcquireOutcome, Backend, Cell, CellBackend, Claim, Committed, Convert, ConvertBackend,
+};
 use crate::{FencingToken, InspectBackend, Inspection, JointBackend, Key};
 use crate::{PermitBackend, Permits, Released, Resize, Resized, Result, SharedBackend, Stored};
 
@@ -14,7 +16,7 @@ impl SharedBackend for MemoryBackend {
 
 #[async_trait]
 impl ConvertBackend for MemoryBackend {
-    async fn convert(&self, request: &Convert) -> Result<Attempt> {
+    async fn convert(&self, request: &Convert) -> Result<AcquireOutcome> {
         let sent = self.clock().now();
         let Self { store, connection } = self;
         let convert = || store.convert(request, connection, sent);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Attempt, Backend, Convert, Error};
+use crate::{AcquireOutcome, Backend, Convert, Error};
 
 /// A store that converts leases. It makes a lease weaker, or exclusive, while the owner goes on holding the key.
 ///
-/// With this ability a `Semaphore` gives back some of its permits, an `RwLock` lets other readers in after a
+/// With this capability a `Semaphore` gives back some of its permits, an `RwLock` lets other readers in after a
 /// downgrade, and an upgradable reader becomes the writer. Over a store without it a lease keeps its mode until
 /// it ends.
 ///
@@ -67,7 +67,7 @@ pub trait ConvertBackend: Backend {
     ///
     /// ```
     /// use lock_core::memory::MemoryBackend;
-    /// use lock_core::{Acquire, Attempt, Backend, Claim, Convert, ConvertBackend, Key};
+    /// use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Convert, ConvertBackend, Key};
     /// use lock_core::{Mode, OwnerToken, Ttl};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -77,18 +77,18 @@ pub trait ConvertBackend: Backend {
     /// let _granted = backend.try_acquire(&Acquire::new(written.clone(), Ttl::DEFAULT)).await?;
     ///
     /// let downgrade = Convert::new(written, Mode::Shared, Ttl::DEFAULT);
-    /// assert!(matches!(backend.convert(&downgrade).await?, Attempt::Granted(_)));
+    /// assert!(matches!(backend.convert(&downgrade).await?, AcquireOutcome::Granted(_)));
     /// # Ok(())
     /// # }
     /// ```
-    async fn convert(&self, request: &Convert) -> Result<Attempt, Error>;
+    async fn convert(&self, request: &Convert) -> Result<AcquireOutcome, Error>;
 }
 
 macro_rules! forward {
     ($($pointer:ident),*) => {$(
         #[async_trait]
         impl<B: ConvertBackend + ?Sized> ConvertBackend for $pointer<B> {
-            async fn convert(&self, request: &Convert) -> Result<Attempt, Error> {
+            async fn convert(&self, request: &Convert) -> Result<AcquireOutcome, Error> {
                 (**self).convert(request).await
             }
         }

@@ -1,4 +1,4 @@
-//! The abilities of this backend beyond leases, one file for each.
+//! The capabilities of this backend beyond leases, one file for each.
 
 mod cell;
 mod inspect;

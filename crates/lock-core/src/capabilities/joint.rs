@@ -10,7 +10,7 @@ use crate::Backend;
 /// The trait has no methods. A backend that implements it promises to serve
 /// [`Mode::Joint`](crate::Mode::Joint):
 ///
-/// - The backend MUST name the ability in its [capabilities](Backend::capabilities) (`a_store_with_groups_says_so`).
+/// - The backend MUST name the capability in its [capabilities](Backend::capabilities) (`a_store_with_groups_says_so`).
 /// - A claim of the group that holds the key MUST be granted at once, before all waiters
 ///   (`a_group_holds_a_key_together`), with the tokens of the group (`a_group_has_one_set_of_tokens`).
 /// - While a member of the group holds the key, claims of other groups and in every other mode MUST be refused

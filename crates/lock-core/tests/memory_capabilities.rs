@@ -1,4 +1,4 @@
-//! The abilities of `MemoryBackend` beyond their laws: exact times, exact hints, what the store forgets.
+//! The capabilities of `MemoryBackend` beyond their laws: exact times, exact hints, what the store forgets.
 #![cfg(feature = "memory")]
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::memory::{MemoryBackend, Stats, Verb};
 use lock_core::{
-    Acquire, Attempt, Backend, CellBackend, Claim, ErrorKind, FencingToken, Grant, Hint,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, ErrorKind, FencingToken, Grant, Hint,
 };
 use lock_core::{
     InspectBackend, Key, Kind, Mode, OwnerToken, PermitBackend, Permits, Resize, Result,
@@ -31,14 +31,14 @@ fn permits(take: u32, of: u32) -> Result<Acquire> {
 
 async fn granted(client: &MemoryBackend, request: &Acquire) -> Grant {
     match client.try_acquire(request).await {
-        Ok(Attempt::Granted(grant)) => grant,
+        Ok(AcquireOutcome::Granted(grant)) => grant,
         other => panic!("{other:?}"),
     }
 }
 
 async fn queued(client: &MemoryBackend, request: Acquire) {
     let attempt = client.try_acquire(&request).await;
-    assert!(matches!(attempt, Ok(Attempt::Queued { .. })), "{attempt:?}");
+    assert!(matches!(attempt, Ok(AcquireOutcome::Queued { .. })), "{attempt:?}");
 }
 
 fn heard(watch: &mut Watch) -> Vec<Hint> {
@@ -74,13 +74,16 @@ async fn a_request_for_more_than_there_are_waits_without_a_time() -> Result<()> 
     let (one, other) = two_clients();
     one.resize(&key(), 3, Resize::Remove(2)).await?;
     let all = permits(3, 3)?;
-    assert_eq!(one.try_acquire(&all).await?, Attempt::Busy { retry_after: None });
+    assert_eq!(one.try_acquire(&all).await?, AcquireOutcome::Busy { retry_after: None });
     granted(&one, &permits(1, 3)?).await;
-    assert_eq!(other.try_acquire(&all).await?, Attempt::Busy { retry_after: None });
-    let one_more = Attempt::Busy { retry_after: Some(30 * SECOND) };
+    assert_eq!(other.try_acquire(&all).await?, AcquireOutcome::Busy { retry_after: None });
+    let one_more = AcquireOutcome::Busy { retry_after: Some(30 * SECOND) };
     assert_eq!(other.try_acquire(&permits(1, 3)?).await?, one_more);
     // So does a request for more permits than there ever were.
-    assert_eq!(other.try_acquire(&permits(4, 3)?).await?, Attempt::Busy { retry_after: None });
+    assert_eq!(
+        other.try_acquire(&permits(4, 3)?).await?,
+        AcquireOutcome::Busy { retry_after: None }
+    );
     let mut watch = other.watch(&key()).await?;
     queued(&other, permits(4, 3)?.queued()).await;
     heard(&mut watch);
@@ -97,7 +100,7 @@ async fn the_most_permits_are_counted_exactly() -> Result<()> {
     let last = permits(1, MAX)?;
     granted(&other, &last).await;
     let attempt = other.try_acquire(&permits(1, MAX)?).await?;
-    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Busy { .. }), "{attempt:?}");
     let all = other.permits(&key(), MAX).await?;
     assert_eq!((all.held, all.available()), (MAX, 0));
     other.release(&last.claim).await?;
@@ -198,21 +201,25 @@ async fn of_several_keys_the_free_ones_are_refused_without_a_time() -> Result<()
     let free =
         Acquire::new(Claim::exclusive(Key::new("free")?, OwnerToken::generate()?), Ttl::DEFAULT);
     let both = [free.clone(), request(Mode::Shared)?];
-    let answers = one.acquire_together(&both).await?;
-    let expected = [None, Some(30 * SECOND)].map(|retry_after| Attempt::Busy { retry_after });
+    let answers = one.try_acquire_all(&both).await?;
+    let expected =
+        [None, Some(30 * SECOND)].map(|retry_after| AcquireOutcome::Busy { retry_after });
     assert_eq!(answers, Some(expected.to_vec()));
 
     // In different modes.
     let second = Claim::exclusive(Key::new("second")?, OwnerToken::generate()?);
     let reader = Acquire::new(second.in_mode(Mode::Shared), Ttl::DEFAULT);
-    let answers = one.acquire_together(&[free.clone(), reader.clone()]).await?.expect("it can");
-    assert!(answers.iter().all(|answer| matches!(answer, Attempt::Granted(_))), "{answers:?}");
-    assert_eq!(one.acquire_together(&[]).await?, Some(Vec::new()));
+    let answers = one.try_acquire_all(&[free.clone(), reader.clone()]).await?.expect("it can");
+    assert!(
+        answers.iter().all(|answer| matches!(answer, AcquireOutcome::Granted(_))),
+        "{answers:?}"
+    );
+    assert_eq!(one.try_acquire_all(&[]).await?, Some(Vec::new()));
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_abilities_are_counted_and_fail_as_the_verbs_do() -> Result<()> {
+async fn the_capabilities_are_counted_and_fail_as_the_verbs_do() -> Result<()> {
     let (client, _) = two_clients();
     let held = request(Mode::Exclusive)?;
     let token = FencingToken::new(1);

@@ -10,7 +10,7 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 
 /// A store that can be one node of a quorum. A quorum holds a lock by the votes of a majority.
 ///
-/// The node has the four verbs of any store. A quorum needs two more abilities of it. The tokens of several
+/// The node has the four verbs of any store. A quorum needs two more capabilities of it. The tokens of several
 /// nodes can be brought into step. And a node that may have forgotten its leases says so, and abstains
 /// until those leases are certainly over.
 ///
@@ -32,6 +32,7 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 /// - A refusal MUST name the holder in the same way on every node: the holder whose lease ends last,
 ///   or the first claim in the queue if the key is free
 ///   (`a_refusal_names_the_holder`).
+/// - A node MUST vote for leases of its [shortest](Self::shortest_ttl) length (`a_vote_for_the_shortest_lease`).
 /// - Permits MUST be refused as [`ErrorKind::Unsupported`](crate::ErrorKind) (`permits_are_not_voted_on`).
 ///
 /// **Confirming**
@@ -65,7 +66,7 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 /// - A node that was [reassigned](Self::reassign) MUST abstain from ballots for the earlier membership, and vote for
 ///   the next one at once (`a_reassigned_node_votes_for_its_new_members`). Reassigning from a membership that the
 ///   node does not have MUST have no effect (`only_the_named_membership_is_replaced`).
-/// - A node that was [admitted](Self::admit) MUST be in a new quarantine (`an_admitted_node_is_kept_out`).
+/// - A node that was [admitted](Self::admit) MUST be in a new quarantine (`an_admitted_node_is_quarantined`).
 ///
 /// The protocol for the tokens is that of a timestamp object over majority registers (Ellen, Fatourou and
 /// Ruppert, *The space complexity of unbounded timestamps*, 2008; Attiya, Bar-Noy and Dolev, *Sharing memory
@@ -160,6 +161,13 @@ pub trait QuorumNode: Backend {
     ///
     /// Dropping the future leaves open whether a quarantine began.
     async fn admit(&self, terms: &Terms) -> Result<Standing, Error>;
+
+    /// The shortest lease for which this node votes: [`Ttl::MIN`] by default.
+    ///
+    /// A quorum asks each node for no less. The nodes of one quorum may have different limits.
+    fn shortest_ttl(&self) -> Ttl {
+        Ttl::MIN
+    }
 }
 
 /// The request to one node of a quorum.
@@ -486,6 +494,10 @@ macro_rules! forward {
 
             async fn admit(&self, terms: &Terms) -> Result<Standing, Error> {
                 (**self).admit(terms).await
+            }
+
+            fn shortest_ttl(&self) -> Ttl {
+                (**self).shortest_ttl()
             }
         }
     )*};

@@ -1,10 +1,10 @@
-//! The abilities that only some stores have, each as a trait of its own. Code that asks a store for an ability
+//! The capabilities that only some stores have, each as a trait of its own. Code that asks a store for a capability
 //! that it lacks does not compile.
 
 mod any;
-mod capabilities;
 mod cell;
 mod convert;
+mod describe;
 mod inspect;
 mod joint;
 mod permits;
@@ -12,9 +12,9 @@ mod quorum;
 mod shared;
 
 pub use any::AnyBackend;
-pub use capabilities::{Capabilities, Capability};
 pub use cell::{Cell, CellBackend, Committed, LoadedValue, Stored};
 pub use convert::{Conversion, ConvertBackend, Convertible, Fixed, Upgradable};
+pub use describe::{Capabilities, Capability};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
 pub use joint::JointBackend;
 pub use permits::{PermitBackend, Permits, Resize, Resized};

@@ -1,4 +1,4 @@
-//! The tables of the laws of abilities.
+//! The tables of the laws of capabilities.
 
 use futures::future::BoxFuture;
 
@@ -104,6 +104,14 @@ macro_rules! __lock_core_permit_laws {
                 "Only permits that no claim holds or waits for can be removed.",
             a_changed_limit_stays:
                 "A changed limit applies to every client, even if no client has held a permit since.",
+            the_last_declaration_sets_the_limit:
+                "A declaration replaces the limit, whatever was declared before, and serves the waiters.",
+            an_earlier_declaration_goes_on_under_the_limit:
+                "Requests that declare an earlier number are served under the limit as it is, and requests with another number are refused.",
+            a_repeated_declaration_changes_nothing:
+                "A number that was declared last can be declared again, and undoes no change.",
+            a_smaller_limit_ends_no_lease:
+                "After a declaration of fewer permits, every lease stays, and no permit is granted until there is room.",
             a_lease_can_give_back_some_permits:
                 "A lease that is converted to fewer permits keeps its tokens, and the freed permits go to the waiters.",
             forgotten_permits_are_gone_for_good:
@@ -205,6 +213,8 @@ macro_rules! __lock_core_quorum_laws {
                 "The release of a ballot that arrives before its vote, or after the vote for the next ballot of the claim, ends no other ballot.",
             a_refusal_names_the_holder:
                 "A refusal names the holder of the key, and of several holders the one whose lease ends last.",
+            a_vote_for_the_shortest_lease:
+                "A node votes for a lease of the shortest length that it names.",
             permits_are_not_voted_on:
                 "A ballot for permits is refused as unsupported, and holds nothing.",
         }
@@ -247,7 +257,7 @@ macro_rules! __lock_core_quorum_laws {
                 "A node that was reassigned abstains from ballots for its earlier membership, and keeps its leases.",
             only_the_named_membership_is_replaced:
                 "Reassigning a node from a membership that it does not have changes nothing.",
-            an_admitted_node_is_kept_out:
+            an_admitted_node_is_quarantined:
                 "A node that was admitted to a quorum is in a quarantine that no client has seen before.",
         }
     } };

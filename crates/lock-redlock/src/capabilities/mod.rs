@@ -1,4 +1,4 @@
-//! The abilities that a quorum has if its nodes have them.
+//! The capabilities that a quorum has if its nodes have them.
 
 mod cell;
 mod inspect;

@@ -10,7 +10,7 @@ use super::{
 
 /// What a backend can do beside the four verbs of [`Backend`](crate::Backend), for code that does not know its type.
 ///
-/// A backend with such abilities returns them from [`Backend::capabilities`](crate::Backend::capabilities). Each method
+/// A backend with such capabilities returns them from [`Backend::capabilities`](crate::Backend::capabilities). Each method
 /// that adds one needs the backend's implementation of the trait, so a backend cannot claim what it lacks.
 ///
 /// # Examples

@@ -13,11 +13,11 @@ use super::{
     SharedBackend, Stored,
 };
 use crate::{
-    Acquire, Attempt, Backend, Claim, Clock, Convert, Error, ErrorKind, FencingToken, Key, Mode,
-    Released, Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, Clock, Convert, Error, ErrorKind, FencingToken, Key,
+    Mode, Released, Renew, Renewal, Watch,
 };
 
-/// Any backend, behind one type that has every ability trait.
+/// Any backend, behind one type that has every capability trait.
 ///
 /// An app keeps it where it does not want to name the type of its store. In exchange the compiler does not know what
 /// the store can do: a request that the store cannot serve fails with
@@ -47,7 +47,7 @@ impl AnyBackend {
         Self(Arc::new(backend))
     }
 
-    /// This backend without its type, with the abilities that `describe` names. It is for a backend whose abilities
+    /// This backend without its type, with the capabilities that `describe` names. It is for a backend whose capabilities
     /// depend on a type parameter, so that [`Backend::capabilities`] cannot name them.
     ///
     /// # Examples
@@ -75,15 +75,15 @@ impl AnyBackend {
         self.require(needed)
     }
 
-    /// The trait object of an ability.
+    /// The trait object of a capability.
     fn able<'a, T>(
         &'a self,
         needed: Capability,
-        ability: impl FnOnce(Capabilities<'a>) -> Option<T>,
+        capability: impl FnOnce(Capabilities<'a>) -> Option<T>,
     ) -> Result<T, Error> {
         let capabilities = self.0.capabilities();
         capabilities.require(needed)?;
-        ability(capabilities)
+        capability(capabilities)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("no {needed:?}")))
     }
 
@@ -128,7 +128,7 @@ macro_rules! forward {
     ([$($generics:tt)*] $Outer:ty, $inner:tt, |$this:ident| $capabilities:expr) => {
         #[deny(clippy::missing_trait_methods)]
         impl<$($generics)*> Backend for $Outer {
-            fn try_acquire<'s, 'r, 'a>(&'s self, request: &'r Acquire) -> Answer<'a, Result<Attempt, Error>>
+            fn try_acquire<'s, 'r, 'a>(&'s self, request: &'r Acquire) -> Answer<'a, Result<AcquireOutcome, Error>>
             where
                 's: 'a,
                 'r: 'a,
@@ -158,31 +158,31 @@ macro_rules! forward {
                 self.$inner.release(claim)
             }
 
-            fn exchange<'s, 'c, 'n, 'a>(
+            fn release_and_requeue<'s, 'c, 'n, 'a>(
                 &'s self,
                 claim: &'c Claim,
                 next: &'n Acquire,
-            ) -> Answer<'a, Result<(Released, Option<Attempt>), Error>>
+            ) -> Answer<'a, Result<(Released, Option<AcquireOutcome>), Error>>
             where
                 's: 'a,
                 'c: 'a,
                 'n: 'a,
                 Self: 'a,
             {
-                self.$inner.exchange(claim, next)
+                self.$inner.release_and_requeue(claim, next)
             }
 
-            fn acquire_together<'s, 'r, 'a>(
+            fn try_acquire_all<'s, 'r, 'a>(
                 &'s self,
                 requests: &'r [Acquire],
-            ) -> Answer<'a, Result<Option<Vec<Attempt>>, Error>>
+            ) -> Answer<'a, Result<Option<Vec<AcquireOutcome>>, Error>>
             where
                 's: 'a,
                 'r: 'a,
                 Self: 'a,
             {
                 match requests.iter().try_for_each(|request| self.check(request.claim.mode)) {
-                    Ok(()) => self.$inner.acquire_together(requests),
+                    Ok(()) => self.$inner.try_acquire_all(requests),
                     Err(error) => Box::pin(ready(Err(error))),
                 }
             }
@@ -226,7 +226,7 @@ impl JointBackend for AnyBackend {}
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl ConvertBackend for AnyBackend {
-    async fn convert(&self, request: &Convert) -> Result<Attempt, Error> {
+    async fn convert(&self, request: &Convert) -> Result<AcquireOutcome, Error> {
         self.converter()?.convert(request).await
     }
 }
