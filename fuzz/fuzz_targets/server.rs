@@ -71,8 +71,8 @@ async fn ask(backend: &RedisBackend, said: &Conversation<'_>) {
     }
     let renewal = backend.renew(&Renew::new(claim.clone(), Ttl::DEFAULT)).await;
     check("renewed", matches!(renewal, Renewal::Renewed { .. }));
-    let exchanged = backend.release_and_requeue(&claim, &request).await;
-    check("granted", is_granted(&exchanged.ok().and_then(|(_, attempt)| attempt)));
+    let requeued = backend.release_and_requeue(&claim, &request).await;
+    check("granted", is_granted(&requeued.ok().and_then(|(_, attempt)| attempt)));
     let two = ["b", "c"].map(|name| {
         let claim = Claim::exclusive(Key::new(name).unwrap(), owner);
         Acquire::new(claim, Ttl::DEFAULT).reserving(NonZeroU32::MIN)

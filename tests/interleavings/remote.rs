@@ -83,9 +83,9 @@ impl Backend for Remote {
         claim: &Claim,
         next: &Acquire,
     ) -> Result<(Released, Option<AcquireOutcome>), Error> {
-        let exchanged = self.ask(|store, now| store.release_and_requeue(now, claim, next)).await;
-        self.excuse_failed(claim, &exchanged);
-        exchanged
+        let requeued = self.ask(|store, now| store.release_and_requeue(now, claim, next)).await;
+        self.excuse_failed(claim, &requeued);
+        requeued
     }
 
     /// Each message comes once, twice or not at all, and with one of them the connection breaks.

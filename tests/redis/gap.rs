@@ -126,7 +126,7 @@ async fn a_named_lock_has_no_gap() {
     }
 }
 
-/// Two processes that exchange their leases free the lock only for the gaps.
+/// Two processes that release and requeue in turn free the lock only for the gaps.
 #[tokio::test]
 async fn a_poller_gets_its_turns_beside_processes_that_take_turns() {
     let server = Server::start();

@@ -31,6 +31,7 @@ mod reserved;
 mod review;
 mod rights;
 mod runtimes;
+mod sharers;
 mod stored;
 mod support;
 mod together;

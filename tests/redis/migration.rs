@@ -199,7 +199,7 @@ async fn a_lock_that_claims_wait_for_is_released_at_the_source_and_they_get_it_a
 
 #[tokio::test]
 async fn a_lock_that_claims_wait_for_is_released_at_the_target_and_they_get_it_after_the_move() {
-    for exchanges in [false, true] {
+    for requeues in [false, true] {
         let (cluster, holder, held, line, token) = contended().await;
         let target = cluster.at_target().await.build().unwrap();
         let _watch = target.watch(&held.key).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_lock_that_claims_wait_for_is_released_at_the_target_and_they_get_it_a
         renewed(&target, &held).await;
         no_other_gets_in([&holder, &target]).await;
         renewed(&target, &held).await;
-        if exchanges {
+        if requeues {
             let next = Acquire::new(claim("a"), long()).queued();
             let (released, attempt) = target.release_and_requeue(&held, &next).await.unwrap();
             assert!(matches!(released, Released::Freed { .. }), "{released:?}");

@@ -118,7 +118,7 @@ use crate::{
 /// - When a lease has expired, the next request of any client MUST lead to a grant for the first claim in the
 ///   queue and for no other (`an_expired_holder_is_followed_by_the_first_in_line`).
 /// - Tokens MUST increase from waiter to waiter (`tokens_increase_along_the_line`).
-/// - An exchanged lease MUST go to the first claim in the queue, and the new request to the end of the queue
+/// - A lease that its holder releases and requeues MUST go to the first claim in the queue, and the new request to the end of the queue
 ///   (`a_release_and_requeue_hands_over_and_queues_again`).
 /// - A holder that watches its key, and was told that the contention is [`Contention::Quiet`](crate::Contention::Quiet),
 ///   MUST hear [`Hint::Contended`](crate::Hint::Contended) when a claim joins the empty queue
@@ -161,7 +161,7 @@ use crate::{
 /// - If several keys are all free, all MUST be granted. If one is not free, the store MUST NOT grant any of them
 ///   (`leases_are_granted_together_or_not_at_all`). Such leases MUST be like any other
 ///   (`leases_granted_together_are_leases_like_any_other`), and they MUST NOT overtake a waiter
-///   (`nobody_is_overtaken_together`).
+///   (`no_waiter_is_overtaken_together`).
 ///
 /// # Examples
 ///

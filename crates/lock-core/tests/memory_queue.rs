@@ -112,7 +112,7 @@ async fn an_answer_says_when_to_ask_and_so_needs_no_hint() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_comes_last_by_an_exchange_is_told_when_to_ask() -> Result<()> {
+async fn a_client_that_requeues_last_is_told_when_to_ask() -> Result<()> {
     let (holder, silent, _) = three_clients();
     let (held, unaware, again) = (request()?, request()?, request()?);
     let _watches = (holder.watch(&key()).await?, silent.watch(&key()).await?);

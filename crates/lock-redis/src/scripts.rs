@@ -37,25 +37,56 @@ macro_rules! valued {
 
 /// A quick script: only its parts.
 macro_rules! quick {
-    ($($part:literal),+) => {
+    ($($part:literal),+ $(,)?) => {
         LazyLock::new(|| {
             Script::new(concat!($(include_str!(concat!("scripts/", $part)),)+))
         })
     };
 }
 
+/// A quick script for an exclusive lease on a free lock, between other parts.
+macro_rules! quick_acquire {
+    ([$($before:literal)?] [$($after:literal)?]) => {
+        quick!(
+            $($before,)?
+            "acquire_quick.lua",
+            "acquire_quick_take.lua",
+            "acquire_quick_state.lua",
+            "acquire_quick_free.lua",
+            "plain.lua",
+            "acquire_quick_on.lua",
+            "acquire_quick_held.lua",
+            "acquire_quick_own.lua",
+            "acquire_quick_left.lua",
+            $($after)?
+        )
+    };
+}
+
+/// As [`quick_acquire`], where grants name their term.
+macro_rules! term_acquire {
+    ([$($before:literal)?] [$($after:literal)?]) => {
+        quick!(
+            $($before,)?
+            "acquire_quick.lua",
+            "term.lua",
+            "plain.lua",
+            "acquire_term_take.lua",
+            "acquire_quick_state.lua",
+            "acquire_term_free.lua",
+            "acquire_quick_held.lua",
+            "acquire_term_own.lua",
+            "acquire_quick_left.lua",
+            $($after)?
+        )
+    };
+}
+
 /// For an exclusive lease on a free lock.
-pub(crate) static QUICK_ACQUIRE: LazyLock<Script> =
-    quick!("acquire_quick.lua", "acquire_quick_free.lua", "plain.lua", "acquire_quick_on.lua");
+pub(crate) static QUICK_ACQUIRE: LazyLock<Script> = quick_acquire!([] []);
 /// As [`QUICK_ACQUIRE`], and brings the value beside the lock.
-pub(crate) static VALUE_ACQUIRE: LazyLock<Script> = quick!(
-    "acquire_value.lua",
-    "acquire_quick.lua",
-    "acquire_quick_free.lua",
-    "plain.lua",
-    "acquire_quick_on.lua",
-    "acquire_value_on.lua"
-);
+pub(crate) static VALUE_ACQUIRE: LazyLock<Script> =
+    quick_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
 /// Writes the value and releases an exclusive lease on a lock that no claim waits for.
 pub(crate) static VALUE_RELEASE: LazyLock<Script> = quick!("value_quick.lua");
 /// Writes the value and releases an exclusive lease, if a claim waits.
@@ -72,17 +103,10 @@ pub(crate) static QUICK_HAND_OVER: LazyLock<Script> = quick!("hand_over_quick.lu
 pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release_single.lua");
 
 /// As [`QUICK_ACQUIRE`], where grants name their term.
-pub(crate) static TERM_ACQUIRE: LazyLock<Script> =
-    quick!("acquire_quick.lua", "term.lua", "plain.lua", "acquire_term_on.lua");
+pub(crate) static TERM_ACQUIRE: LazyLock<Script> = term_acquire!([] []);
 /// As [`VALUE_ACQUIRE`], where grants name their term.
-pub(crate) static TERM_VALUE_ACQUIRE: LazyLock<Script> = quick!(
-    "acquire_value.lua",
-    "acquire_quick.lua",
-    "term.lua",
-    "plain.lua",
-    "acquire_term_on.lua",
-    "acquire_value_on.lua"
-);
+pub(crate) static TERM_VALUE_ACQUIRE: LazyLock<Script> =
+    term_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
 /// As [`VALUE_HAND_OVER`], where grants name their term.
 pub(crate) static TERM_VALUE_HAND_OVER: LazyLock<Script> = quick!(
     "value_on.lua",

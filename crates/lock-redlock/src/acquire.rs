@@ -74,8 +74,8 @@ async fn joined<N: QuorumNode>(
     request: &Acquire,
     outcome: oneshot::Receiver<Result<(Acquire, AcquireOutcome), Error>>,
 ) -> Option<Result<AcquireOutcome, Error>> {
-    let too_long =
-        std::pin::pin!(pause(&core.background, core.clock, 2 * core.settings.limit(request.ttl)));
+    let limit = core.longest(core.settings.limit(request.ttl));
+    let too_long = std::pin::pin!(pause(&core.background, core.clock, 2 * limit));
     match select(outcome, too_long).await {
         Either::Left((Ok(Err(error)), _)) => Some(Err(error)),
         Either::Left((Ok(Ok((first, attempt))), _)) => {
@@ -228,7 +228,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             Outcome::Disagreed => Some(Duration::ZERO),
             _ => None,
         };
-        let end = self.began + core.settings.patience();
+        let end = self.began + core.longest(core.settings.patience());
         let time = time.filter(|&time| self.number < ROUNDS && now + time < end);
         if time.is_some() && matches!(outcome, Outcome::Split { favourite: true }) {
             // A favourite keeps its votes, and asks for those that the others give up meanwhile.

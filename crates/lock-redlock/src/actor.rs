@@ -125,7 +125,8 @@ impl<N: QuorumNode> Core<N> {
     /// Releases a dead ballot. Returns whether the node is done with it.
     async fn absent(&self, claim: &Claim, ballot: Ballot) -> bool {
         let (node, released) = (&self.nodes[ballot.node], ballot.claim(claim));
-        let answer = timeout(self.settings.patience(), node.backend.release(&released)).await;
+        let limit = node.limit(self.settings.patience());
+        let answer = timeout(limit, node.backend.release(&released)).await;
         let is_done = answer.is_ok_and(|answer| is_final(&answer));
         if is_done {
             self.claims.settled(claim, ballot);
@@ -141,7 +142,8 @@ impl<N: QuorumNode> Core<N> {
         ballot: Ballot,
         floor: lock_core::FencingToken,
     ) -> bool {
-        let (claim, limit) = (&request.claim, self.settings.limit(request.ttl));
+        let claim = &request.claim;
+        let limit = self.nodes[ballot.node].limit(self.settings.limit(request.ttl));
         let Ok(Ok(expects)) = timeout(limit, self.may_vote(claim, ballot)).await else {
             return !self.claims.stands(claim, ballot, self.clock.now());
         };

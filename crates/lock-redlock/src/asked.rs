@@ -30,8 +30,10 @@ pub(crate) struct Asked<N, T> {
     /// The last error of each node.
     said: Vec<Option<Error>>,
     began: Instant,
+    /// When the time limits began to run.
+    since: Instant,
+    /// How long a node may take to answer, unless it has another limit.
     limit: Duration,
-    deadline: Instant,
     timer: Timer,
 }
 
@@ -40,7 +42,7 @@ where
     N: QuorumNode,
     T: Send + 'static,
 {
-    /// Asks no node yet. The wait for answers takes at most `limit`.
+    /// Asks no node yet. The wait for the answer of a node takes at most `limit`, or as long as that node may take.
     pub(crate) fn new(core: &Arc<Core<N>>, limit: Duration) -> Self {
         let now = core.clock.now();
         Self {
@@ -50,8 +52,8 @@ where
             open: vec![0; core.quorum.nodes()],
             said: vec![None; core.quorum.nodes()],
             began: now,
+            since: now,
             limit,
-            deadline: now + limit,
             timer: Timer::default(),
         }
     }
@@ -71,9 +73,19 @@ where
         self.open[node] += 1;
     }
 
-    /// Starts the time limit anew.
+    /// Starts the time limits anew.
     pub(crate) fn extend(&mut self) {
-        self.deadline = self.core.clock.now() + self.limit;
+        self.since = self.core.clock.now();
+    }
+
+    /// How long the nodes that still have to answer may take.
+    fn longest(&self) -> Duration {
+        let limits = self.open().iter().map(|node| self.core.nodes[node].limit(self.limit)).max();
+        limits.unwrap_or(self.limit)
+    }
+
+    fn deadline(&self) -> Instant {
+        self.since + self.longest()
     }
 
     /// The nodes that still have to answer.
@@ -90,7 +102,7 @@ where
     ///
     /// Dropping the future loses no answer.
     pub(crate) async fn next(&mut self) -> Option<(usize, Option<T>)> {
-        self.next_until(self.deadline).await
+        self.next_until(self.deadline()).await
     }
 
     /// As [`next`](Self::next), with another end.
@@ -146,7 +158,7 @@ where
 
     /// Whether the time is over.
     pub(crate) fn is_over(&self) -> bool {
-        self.core.clock.now() >= self.deadline
+        self.core.clock.now() >= self.deadline()
     }
 
     /// What each node has said: its error, or that it has not answered.
@@ -154,14 +166,16 @@ where
         let mut said = self.said.clone();
         for node in self.open().iter() {
             let yet = || Error::new(ErrorKind::Timeout, "no answer yet");
-            said[node].get_or_insert_with(|| if self.is_over() { late(self.limit) } else { yet() });
+            let limit = self.core.nodes[node].limit(self.limit);
+            let is_late = self.core.clock.now() >= self.since + limit;
+            said[node].get_or_insert_with(|| if is_late { late(limit) } else { yet() });
         }
         said
     }
 
     /// The error for too few answers.
     pub(crate) fn failure(&self, what: &str, answered: usize) -> Error {
-        self.core.failure(what, answered, &self.said())
+        self.core.failure(self.core.quorum.needed(), what, answered, &self.said())
     }
 
     /// Lets the remaining requests go on without the caller, and passes each answer to `then`, which may ask for more.
@@ -172,7 +186,7 @@ where
         if self.requests.is_empty() && self.ready.is_empty() {
             return;
         }
-        let (core, end) = (Arc::clone(&self.core), self.core.clock.now() + self.limit);
+        let (core, end) = (Arc::clone(&self.core), self.core.clock.now() + self.longest());
         let behind = self.open();
         behind.iter().for_each(|node| core.nodes[node].falls_behind(self.began));
         let mut rest = Rest { asked: self, then: Box::new(then), behind };

@@ -44,6 +44,7 @@ use crate::register::Register;
 pub struct Builder<N> {
     nodes: Vec<(Box<str>, N)>,
     node_timeout: Option<Duration>,
+    timeouts: Vec<(Box<str>, Duration)>,
     max_ttl: Option<Ttl>,
     quarantine: bool,
     ending: Ending,
@@ -56,6 +57,7 @@ impl<N: QuorumNode> Builder<N> {
         Self {
             nodes: Vec::new(),
             node_timeout: None,
+            timeouts: Vec::new(),
             max_ttl: None,
             quarantine: true,
             ending: Ending::ByClock,
@@ -95,7 +97,38 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// The longest lease, 60 s by default. The quorum refuses a longer one.
+    /// How long the node with this name may take to answer. The other nodes keep [their time](Self::node_timeout).
+    ///
+    /// This is for nodes of different kinds, or a node far away. A request waits for the slowest node only while the
+    /// answer of that node may still decide.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_redlock::Redlock;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let quorum = Redlock::builder()
+    ///     .node("frankfurt", MemoryBackend::new())
+    ///     .node("dublin", MemoryBackend::new())
+    ///     .node("sydney", MemoryBackend::new())
+    ///     .node_timeout(Duration::from_millis(50))
+    ///     .timeout_of("sydney", Duration::from_millis(800))
+    ///     .build()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timeout_of(mut self, name: impl Into<String>, timeout: Duration) -> Self {
+        self.timeouts.push((name.into().into(), timeout));
+        self
+    }
+
+    /// The longest lease, 60 s by default. The quorum refuses a longer one. No node may have a
+    /// [shortest lease](QuorumNode::shortest_ttl) that is longer.
     ///
     /// A node that may have forgotten leases is quarantined for this time and a little more, or for twice this time
     /// [by its own clock](Self::without_clock_fallback). All clients of the nodes must
@@ -149,8 +182,9 @@ impl<N: QuorumNode> Builder<N> {
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::InvalidConfig`] for a number of nodes that makes no quorum, two nodes with one name,
-    ///   and nodes that turn out to be one server;
+    /// - [`ErrorKind::InvalidConfig`] for a number of nodes that makes no quorum, two nodes with one name, a
+    ///   [time limit](Self::timeout_of) of a node that the quorum does not have, a node whose shortest lease is longer than
+    ///   the [longest lease](Self::max_ttl), and nodes that turn out to be one server;
     /// - the errors of the nodes, if too few answered;
     /// - [`ErrorKind::Other`] if the thread cannot be started.
     ///
@@ -165,6 +199,7 @@ impl<N: QuorumNode> Builder<N> {
             max_ttl: self.max_ttl.map_or_else(|| Ttl::new(Duration::from_secs(60)), Ok)?,
             quarantine: self.quarantine,
         };
+        self.check_leases(settings.max_ttl)?;
         let mut clocks = self.nodes.iter().map(|(_, node)| node.clock());
         let clock = self.nodes[0].1.clock();
         // A clock that counts suspend ends no lease too late.
@@ -172,7 +207,11 @@ impl<N: QuorumNode> Builder<N> {
         let membership = Membership::of(self.nodes.iter().map(|(name, _)| &**name));
         let terms = Terms::new(membership.clone(), settings.max_ttl).ending(self.ending);
         let (background, open) = Background::start(self.runtime)?;
-        let nodes = self.nodes.into_iter().map(|(name, backend)| Node::new(name, backend));
+        let nodes = self.nodes.into_iter().map(|(name, backend)| {
+            let timeout = self.timeouts.iter().rfind(|(node, _)| *node == name);
+            let timeout = timeout.map(|(_, timeout)| *timeout);
+            Node::new(name, backend, timeout)
+        });
         let core = Arc::new(Core {
             nodes: nodes.collect(),
             quorum,
@@ -215,7 +254,24 @@ impl<N: QuorumNode> Builder<N> {
                 return Err(invalid(format!("there are two nodes with the name {name}")));
             }
         }
-        Ok(())
+        let is_node = |name: &str| self.nodes.iter().any(|(node, _)| **node == *name);
+        match self.timeouts.iter().find(|(name, _)| !is_node(name)) {
+            Some((name, _)) => {
+                Err(invalid(format!("there is a time limit for {name}, but no node")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A node that has forgotten its leases is quarantined until the longest lease is over.
+    fn check_leases(&self, max_ttl: Ttl) -> Result<(), Error> {
+        let too_long = |(_, node): &&(Box<str>, N)| node.shortest_ttl() > max_ttl;
+        let Some((name, node)) = self.nodes.iter().find(too_long) else { return Ok(()) };
+        let (shortest, longest) = (node.shortest_ttl().duration(), max_ttl.duration());
+        Err(invalid(format!(
+            "the shortest lease of {name} is {shortest:?}, which is longer than the longest lease of {longest:?}: see \
+             Builder::max_ttl"
+        )))
     }
 }
 
@@ -233,7 +289,7 @@ async fn meet<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error> {
     }
     let met = said.iter().filter(|said| said.is_none()).count();
     if met < core.quorum.needed() {
-        return Err(core.failure("answered", met, &said));
+        return Err(asked.failure("answered", met));
     }
     Ok(())
 }

@@ -11,24 +11,10 @@ const ORDER: [ErrorKind; 4] =
     [ErrorKind::Unreachable, ErrorKind::Timeout, ErrorKind::NotReady, ErrorKind::OutOfMemory];
 
 impl<N> Core<N> {
-    /// Too few nodes answered as was needed. The error says what each of the others answered.
+    /// Fewer nodes answered than are needed. The error says what each of the others answered.
     ///
     /// The error is retryable, unless too many nodes have failed for good.
-    pub(crate) fn failure(&self, what: &str, answered: usize, said: &[Option<Error>]) -> Error {
-        self.failure_below(self.quorum.needed(), what, answered, said)
-    }
-
-    /// As [`failure`](Self::failure), for a request that needs every node.
-    pub(crate) fn failure_of_all(
-        &self,
-        what: &str,
-        answered: usize,
-        said: &[Option<Error>],
-    ) -> Error {
-        self.failure_below(self.quorum.nodes(), what, answered, said)
-    }
-
-    fn failure_below(
+    pub(crate) fn failure(
         &self,
         needed: usize,
         what: &str,

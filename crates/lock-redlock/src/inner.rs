@@ -50,13 +50,13 @@ impl Settings {
     /// The shortest and the longest default time for an answer.
     const LIMITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-    /// How long a node may take to answer a request about a lease of this length: a tenth of it.
+    /// How long a node usually may take to answer a request about a lease of this length: a tenth of it.
     pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
         let (shortest, longest) = Self::LIMITS;
         self.node_timeout.unwrap_or((ttl.duration() / 10).clamp(shortest, longest))
     }
 
-    /// How long a node may take to answer a request that is not about a lease of known length.
+    /// How long a node usually may take to answer a request that is not about a lease of known length.
     pub(crate) fn patience(&self) -> Duration {
         self.node_timeout.unwrap_or(Self::LIMITS.1)
     }
@@ -76,6 +76,11 @@ impl Settings {
 }
 
 impl<N: QuorumNode> Core<N> {
+    /// How long the slowest node may take to answer, where the nodes of the quorum have this limit.
+    pub(crate) fn longest(&self, usual: Duration) -> Duration {
+        self.nodes.iter().map(|node| node.limit(usual)).max().unwrap_or(usual)
+    }
+
     /// Sends one request to several nodes.
     pub(crate) fn ask<T, F>(
         self: &Arc<Self>,
@@ -131,7 +136,7 @@ impl<N: QuorumNode> Core<N> {
         asked.claim = ballot.claim(&request.claim);
         let asked = lock_core::Ballot::new(asked, floor);
         let Some(known) = expects else {
-            let vote = self.nodes[node].timed(self.clock, |it| it.vote(&asked)).await;
+            let vote = self.nodes[node].vote(self.clock, &asked).await;
             return self.noted(node, "vote", vote);
         };
         if known.max_ttl.is_some() {
@@ -156,7 +161,7 @@ impl<N: QuorumNode> Core<N> {
         ballot: lock_core::Ballot,
     ) -> Result<Vote, Error> {
         let sent = self.clock.now();
-        let vote = self.nodes[node].timed(self.clock, |it| it.vote(&ballot)).await;
+        let vote = self.nodes[node].vote(self.clock, &ballot).await;
         match &vote {
             Ok(Vote::Granted(_) | Vote::Busy { .. }) => {
                 self.register.saw_member(node, sent);
@@ -187,7 +192,7 @@ impl<N: QuorumNode> Core<N> {
         request: Renew,
     ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
-        let renewed = self.nodes[node].timed(self.clock, |it| it.renew(&request));
+        let renewed = self.nodes[node].renew(self.clock, &request);
         let (answer, member) = join(renewed, self.stays_member(node, LOOK / 2)).await;
         let answer = match answer {
             Renewal::Unknown(error) => Err(error),
@@ -220,6 +225,20 @@ impl<N: QuorumNode> Core<N> {
         // In this order, so that the deadline is rather too early.
         let now = self.clock.now();
         now + valid_until.saturating_duration_since(clock.now())
+    }
+
+    /// Makes a request to a node, and notes the answer.
+    pub(crate) async fn call<'a, T, F>(
+        &'a self,
+        node: usize,
+        verb: &str,
+        request: impl FnOnce(&'a N) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let answer = request(&self.nodes[node].backend).await;
+        self.noted(node, verb, answer)
     }
 
     /// Notes an answer. After a connection has broken, the next one may lead to another server.

@@ -62,8 +62,7 @@ impl<N: QuorumNode> Core<N> {
                 self.keep(node, &standing.quarantine);
             }
             Some(max_ttl) if max_ttl < self.settings.max_ttl => {
-                let (it, max_ttl) = (&self.nodes[node], self.settings.max_ttl);
-                it.noted("vouch", it.backend.vouch(&standing.quarantine, max_ttl).await)?;
+                self.say_vouched(node, &standing.quarantine).await?;
                 return self.look(node).await;
             }
             Some(_) => self.nodes[node].state().lookout.clear(),
@@ -155,7 +154,8 @@ impl<N: QuorumNode> Core<N> {
                 sleep(Duration::from_secs(1)).await;
                 continue;
             }
-            match timeout(self.settings.patience(), self.vouch(node, &quarantine)).await {
+            let limit = self.nodes[node].limit(self.settings.patience());
+            match timeout(limit, self.vouch(node, &quarantine)).await {
                 Ok(Ok(())) => backoff.reset(),
                 _failed => sleep(backoff.fail()).await,
             }
@@ -171,9 +171,13 @@ impl<N: QuorumNode> Core<N> {
         due
     }
 
+    /// Tells a node that no lease which it may have forgotten lives any more. `false` if another quarantine has begun.
+    async fn say_vouched(&self, node: usize, quarantine: &Quarantine) -> Result<bool, Error> {
+        self.call(node, "vouch", |it| it.vouch(quarantine, self.settings.max_ttl)).await
+    }
+
     async fn vouch(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> Result<(), Error> {
-        let vouched = self.nodes[node].backend.vouch(quarantine, self.settings.max_ttl).await;
-        if self.nodes[node].noted("vouch", vouched)? {
+        if self.say_vouched(node, quarantine).await? {
             self.votes_again(node, quarantine);
         } else {
             // Another quarantine has begun, or this one is over. The node tells which.
@@ -196,15 +200,14 @@ impl<N: QuorumNode> Core<N> {
 
     /// Vouches for a node without waiting. The caller asserts that the node has forgotten no lease.
     pub(crate) async fn vouch_now(self: Arc<Self>, node: usize) -> Result<(), Error> {
-        let it = &self.nodes[node];
         // The quarantine may have changed between the requests, but not again and again.
         for _ in 0..3 {
             let Some(mut standing) = self.meet(node).await? else { return Ok(()) };
             if !self.is_member(&standing) {
-                standing = Arc::new(it.noted("admit", it.backend.admit(&self.terms).await)?);
+                let admitted = self.call(node, "admit", |it| it.admit(&self.terms)).await?;
+                standing = Arc::new(admitted);
             }
-            let vouched = it.backend.vouch(&standing.quarantine, self.settings.max_ttl).await;
-            if it.noted("vouch", vouched)? {
+            if self.say_vouched(node, &standing.quarantine).await? {
                 self.votes_again(node, &standing.quarantine);
                 return self.look(node).await.map(drop);
             }

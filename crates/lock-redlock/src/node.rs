@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Clock, Error, ErrorKind, Instant};
+use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, Ttl, Vote};
 
 use crate::agenda::Agenda;
 use crate::first;
@@ -16,6 +16,8 @@ pub(crate) struct Node<N> {
     pub(crate) backend: N,
     /// A hash of the name.
     pub(crate) hash: u64,
+    /// How long the node may take to answer, if that was said for this node.
+    pub(crate) timeout: Option<Duration>,
     agenda: Mutex<Agenda>,
     state: Mutex<State>,
     /// How many unanswered requests there are that no caller waits for any more.
@@ -40,9 +42,10 @@ pub(crate) struct State {
 }
 
 impl<N> Node<N> {
-    pub(crate) fn new(name: Box<str>, backend: N) -> Self {
+    pub(crate) fn new(name: Box<str>, backend: N, timeout: Option<Duration>) -> Self {
         Self {
             hash: first::hash(name.as_bytes()),
+            timeout,
             name,
             backend,
             agenda: Mutex::new(Agenda::new()),
@@ -152,6 +155,11 @@ impl<N> Node<N> {
         answer
     }
 
+    /// How long this node may take to answer, where the nodes of the quorum have this limit.
+    pub(crate) fn limit(&self, usual: Duration) -> Duration {
+        self.timeout.unwrap_or(usual)
+    }
+
     /// How long an answer takes, on a smoothed average. `None` before the first answer.
     pub(crate) fn trip(&self) -> Option<Duration> {
         let nanos = self.trip.load(Ordering::Relaxed);
@@ -184,5 +192,43 @@ impl<N> Node<N> {
     /// other. A panic under the lock leaves nothing half done.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A node gives no lease that is shorter than its limit. Of a longer lease, only the time counts that was asked for.
+impl<N: QuorumNode> Node<N> {
+    /// Asks for a vote.
+    pub(crate) async fn vote(&self, clock: Clock, ballot: &Ballot) -> Result<Vote, Error> {
+        let (asked, sent) = (ballot.request.ttl, self.backend.clock().now());
+        let Some(ttl) = self.longer(asked) else {
+            return self.timed(clock, |it| it.vote(ballot)).await;
+        };
+        let mut ballot = ballot.clone();
+        ballot.request.ttl = ttl;
+        let mut vote = self.timed(clock, |it| it.vote(&ballot)).await?;
+        if let Vote::Granted(grant) = &mut vote {
+            grant.valid_until = grant.valid_until.min(asked.valid_until(sent));
+        }
+        Ok(vote)
+    }
+
+    /// Asks for a renewal.
+    pub(crate) async fn renew(&self, clock: Clock, request: &Renew) -> Renewal {
+        let (asked, sent) = (request.ttl, self.backend.clock().now());
+        let Some(ttl) = self.longer(asked) else {
+            return self.timed(clock, |it| it.renew(request)).await;
+        };
+        let mut request = request.clone();
+        request.ttl = ttl;
+        let mut renewal = self.timed(clock, |it| it.renew(&request)).await;
+        if let Renewal::Renewed { valid_until, .. } = &mut renewal {
+            *valid_until = (*valid_until).min(asked.valid_until(sent));
+        }
+        renewal
+    }
+
+    /// The shortest lease of the node, if a lease of this length is too short for it.
+    fn longer(&self, asked: Ttl) -> Option<Ttl> {
+        Some(self.backend.shortest_ttl()).filter(|&shortest| shortest > asked)
     }
 }

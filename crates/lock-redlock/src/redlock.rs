@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, QuorumNode,
 };
-use lock_core::{Released, Renew, Renewal, Watch};
+use lock_core::{Released, Renew, Renewal, Ttl, Watch};
 
 use crate::background::Open;
 use crate::inner::Core;
@@ -81,6 +81,19 @@ impl<N: QuorumNode> Redlock<N> {
     /// The nodes, with their names.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &N)> {
         self.core.nodes.iter().map(|node| (&*node.name, &node.backend))
+    }
+
+    /// How long a lease blocks the key at least, if its client dies: no matter how short the lease is.
+    ///
+    /// A node may have a [shortest lease](QuorumNode::shortest_ttl). If a client asks for a shorter one, it asks such a node
+    /// for the shortest instead, and counts only the time that it asked for. The next client needs a majority of nodes
+    /// where the lease is over. So this is the limit of the node with the longest limit in the majority of nodes with the
+    /// shortest limits: a minority of slow stores costs nothing.
+    pub fn shortest_ttl(&self) -> Ttl {
+        let nodes = self.core.nodes.iter();
+        let mut limits: Vec<_> = nodes.map(|node| node.backend.shortest_ttl()).collect();
+        limits.sort_unstable();
+        limits[self.core.quorum.needed() - 1]
     }
 
     pub(crate) fn new(core: Arc<Core<N>>, open: Open) -> Self {

@@ -31,19 +31,19 @@ pub(crate) async fn replace<N: QuorumNode>(
     let left = reassign(core, others, former, vacant.clone()).await?;
     // And none renews a lease, once the last look at a node that stays is too old.
     sleep(LOOK + LOOK / 10).await;
-    let admitted = in_time(core, core.nodes[node].backend.admit(&ours)).await;
-    core.noted(node, "admit", admitted)?;
+    in_time(core, node, core.call(node, "admit", |it| it.admit(&ours))).await?;
     core.register.forget(node);
     reassign(core, left, vacant.membership, ours).await?;
     Ok(())
 }
 
-/// Waits for an answer as long as a node may take.
+/// Waits for an answer as long as the node may take.
 async fn in_time<N, T>(
     core: &Core<N>,
+    node: usize,
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let limit = core.settings.patience();
+    let limit = core.nodes[node].limit(core.settings.patience());
     timeout(limit, answer).await.unwrap_or_else(|_| Err(late(limit)))
 }
 
@@ -64,7 +64,7 @@ async fn check_new<N: QuorumNode>(
     node: usize,
     others: NodeSet,
 ) -> Result<(), Error> {
-    let Some(standing) = in_time(core, core.meet(node)).await? else {
+    let Some(standing) = in_time(core, node, core.meet(node)).await? else {
         return Err(invalid(format!("{} cannot tell its standing", core.nodes[node].name)));
     };
     if standing.max_ttl.is_none() {
@@ -115,8 +115,7 @@ impl<N: QuorumNode> Core<N> {
         from: &Membership,
         to: &Terms,
     ) -> Result<(), Error> {
-        let it = &self.nodes[node];
-        let standing = it.noted("reassign", it.backend.reassign(from, to).await)?;
+        let standing = self.call(node, "reassign", |it| it.reassign(from, to)).await?;
         self.register.forget(node);
         if standing.membership == to.membership || self.is_member(&standing) {
             return Ok(());

@@ -94,5 +94,5 @@ pub(crate) async fn init<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error
         return Ok(());
     }
     let vouched = said.iter().filter(|said| said.is_none()).count();
-    Err(core.failure_of_all("are vouched for", vouched, &said))
+    Err(core.failure(nodes, "are vouched for", vouched, &said))
 }

@@ -72,7 +72,7 @@ impl<N: QuorumNode> Watching<N> {
             merger: Merger::new(core.quorum),
             _watched: core.watched.watch(key),
             ready: VecDeque::new(),
-            deadline: core.clock.now() + core.settings.patience(),
+            deadline: core.clock.now() + core.longest(core.settings.patience()),
             timer: Timer::default(),
         }
     }
@@ -100,11 +100,13 @@ impl<N: QuorumNode> Watching<N> {
     }
 
     fn failure(&self, listening: usize) -> Error {
+        let limit = self.core.longest(self.core.settings.patience());
         let said = self.ears.iter().map(|ear| match ear.state {
-            State::Joining(_) => Some(late(self.core.settings.patience())),
+            State::Joining(_) => Some(late(limit)),
             _ => ear.trouble.clone(),
         });
-        self.core.failure("listen", listening, &said.collect::<Vec<_>>())
+        let needed = self.core.quorum.needed();
+        self.core.failure(needed, "listen", listening, &said.collect::<Vec<_>>())
     }
 
     /// Listens to all nodes. Returns whether it has heard all that there was. Otherwise it wakes the task.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use lock_core::{AnyBackend, Backend, Error, ErrorKind, Key, Ttl};
 use tokio::runtime::Handle;
 
-use crate::bare::{BareLock, alarm};
+use crate::bare::{BareLock, Policy, alarm};
 use crate::engine::{Choices, Home, Keyed, Shared};
 use crate::handoff::Handoff;
-use crate::options::check_limit;
+use crate::options::{check_limit, options};
 
 /// The locks of one backend. An app builds this handle once and keeps it.
 ///
@@ -20,6 +20,28 @@ use crate::options::check_limit;
 ///
 /// Within one process, all locks that one `Locks` and its clones make under one name are one lock, with
 /// one line of waiters. Two separate `Locks` over one store contend like two processes.
+///
+/// # Other options for some locks
+///
+/// A clone can have options of its own for the locks that it makes: [`with_ttl`](Self::with_ttl),
+/// [`with_max_hold`](Self::with_max_hold), [`with_renewal`](Self::with_renewal) and
+/// [`with_outage_limit`](Self::with_outage_limit). That is the way to give options to [`lock`](Self::lock) and
+/// [`lock_all`](Self::lock_all). A single lock takes these options as well, for example
+/// [`Mutex::with_ttl`](crate::Mutex::with_ttl).
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_core::{Ttl, memory::MemoryBackend};
+/// # use lock_sync::Locks;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = Locks::new(MemoryBackend::new());
+/// let transfers = locks.clone().with_ttl(Ttl::new(Duration::from_secs(5))?);
+/// let guard = transfers.lock_all(["account/7", "account/9"]).await?;
+/// assert!(guard.lease().remaining() <= Duration::from_secs(5));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Examples
 ///
@@ -54,6 +76,8 @@ pub struct Locks<B: ?Sized = AnyBackend> {
     pub(crate) shared: Arc<Shared>,
     /// The backend that is also in `shared`, here with all its capabilities.
     pub(crate) backend: Arc<B>,
+    /// The policy of the locks that this handle makes.
+    policy: Policy,
 }
 
 impl<B: Backend> Locks<B> {
@@ -89,11 +113,15 @@ impl<B: Backend> Locks<B> {
     /// ```
     pub fn erase(&self) -> Locks {
         let backend = Arc::new(AnyBackend::from(Arc::clone(&self.shared.backend)));
-        Locks { shared: Arc::clone(&self.shared), backend }
+        Locks { shared: Arc::clone(&self.shared), backend, policy: self.policy }
     }
 }
 
 impl<B: ?Sized> Locks<B> {
+    options!("of the locks that this handle makes", "locks.clone()", |this, change| {
+        change(&mut this.policy)
+    });
+
     /// Refuses every further acquisition, and waits until the store has answered every release.
     ///
     /// Waiters get [`LockError::Closed`](crate::LockError::Closed). Guards that are still alive
@@ -155,21 +183,23 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        BareLock::named(&self.shared, name.try_into()?)
+        BareLock::named(&self.shared, name.try_into()?, self.policy)
     }
 }
 
 impl<B: ?Sized> Clone for Locks<B> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), backend: Arc::clone(&self.backend) }
+        Self {
+            shared: Arc::clone(&self.shared),
+            backend: Arc::clone(&self.backend),
+            policy: self.policy,
+        }
     }
 }
 
 impl<B: ?Sized> fmt::Debug for Locks<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks")
-            .field("ttl", &self.shared.policy.ttl.duration())
-            .finish_non_exhaustive()
+        f.debug_struct("Locks").field("ttl", &self.policy.ttl.duration()).finish_non_exhaustive()
     }
 }
 
@@ -341,7 +371,8 @@ impl<B: Backend> Builder<B> {
 
     fn build_with(self, ttl: Ttl) -> Locks<B> {
         let Self { backend, choices, .. } = self;
-        Locks { shared: Arc::new(Shared::new(Arc::clone(&backend) as _, ttl, choices)), backend }
+        let shared = Arc::new(Shared::new(Arc::clone(&backend) as _, ttl, choices));
+        Locks { policy: shared.policy, shared, backend }
     }
 }
 

@@ -1,12 +1,14 @@
-//! The options that a single lock can have.
+//! The options of a single lock, and of all locks that one handle makes.
 
-/// Adds the options to a lock. The expression applies a change to the policy of the lock.
+/// Adds the options to a type. The expression applies a change to the policy of its locks.
 ///
-/// `$sized` is a bound on the data, for locks that may be unsized.
+/// `$of` completes the first sentence of each option, and `$make` is an expression that makes such a value of `locks`.
+/// `$sized` is a bound on the data, for locks that may be unsized. With `leases`, the type gets the options that make
+/// sense for a lease without a guard.
 macro_rules! options {
-    ($make:literal, |$this:ident, $change:ident| $apply:expr $(, $T:ident: $bound:ident)?) => {
-        /// Sets how long a lease on this lock lives unless it is renewed, in place of the
-        /// [`ttl`](crate::Builder::ttl) of its [`Locks`](crate::Locks).
+    (leases: $of:literal, $make:literal, |$this:ident, $change:ident| $apply:expr $(, $T:ident: $bound:ident)?) => {
+        #[doc = concat!("Sets how long a lease ", $of, " lives unless it is renewed, in place of the")]
+        /// [`ttl`](crate::Builder::ttl) of the [`Builder`](crate::Builder).
         ///
         /// # Locks of one name with other options
         ///
@@ -23,7 +25,7 @@ macro_rules! options {
         /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
         /// # let locks = Locks::new(MemoryBackend::new());
         /// let ttl = Ttl::new(Duration::from_secs(5))?;
-        #[doc = concat!("let lock = locks.", $make, "?.with_ttl(ttl);")]
+        #[doc = concat!("let short = ", $make, ".with_ttl(ttl);")]
         /// # Ok(())
         /// # }
         /// ```
@@ -37,11 +39,41 @@ macro_rules! options {
             self
         }
 
-        /// Sets how long a guard of this lock may hold the lock at most, in place of the
-        /// [`max_hold`](crate::Builder::max_hold) of its [`Locks`](crate::Locks). When the time is over, the lease is
-        /// lost and the lock is released.
+        /// Sets how long a caller waits for a store that is out of reach, in place of the
+        /// [`outage_limit`](crate::Builder::outage_limit) of the [`Builder`](crate::Builder). With zero, the first
+        /// request that fails ends the wait.
         ///
-        /// See [`with_ttl`](Self::with_ttl) about other handles with this name.
+        /// See [`with_ttl`](Self::with_ttl) about other handles with one name.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use std::time::Duration;
+        /// # use lock_core::memory::MemoryBackend;
+        /// # use lock_sync::Locks;
+        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// # let locks = Locks::new(MemoryBackend::new());
+        /// // Waits for other holders without end, but not for the store.
+        #[doc = concat!("let impatient = ", $make, ".with_outage_limit(Duration::ZERO);")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[must_use]
+        pub fn with_outage_limit(mut self, limit: std::time::Duration) -> Self
+        $(where $T: $bound)?
+        {
+            let $change = |policy: &mut crate::bare::Policy| policy.outage_limit = Some(limit);
+            let $this = &mut self;
+            $apply;
+            self
+        }
+    };
+    (holds: $of:literal, $make:literal, |$this:ident, $change:ident| $apply:expr $(, $T:ident: $bound:ident)?) => {
+        #[doc = concat!("Sets how long a holder may keep a lease ", $of, " at most, in place of the")]
+        /// [`max_hold`](crate::Builder::max_hold) of the [`Builder`](crate::Builder). When the time is over, the lease
+        /// is lost and the lock is released.
+        ///
+        /// See [`with_ttl`](Self::with_ttl) about other handles with one name.
         ///
         /// # Errors
         ///
@@ -55,7 +87,7 @@ macro_rules! options {
         /// # use lock_sync::Locks;
         /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
         /// # let locks = Locks::new(MemoryBackend::new());
-        #[doc = concat!("let lock = locks.", $make, "?.with_max_hold(Duration::from_secs(60))?;")]
+        #[doc = concat!("let limited = ", $make, ".with_max_hold(Duration::from_secs(60))?;")]
         /// # Ok(())
         /// # }
         /// ```
@@ -69,11 +101,12 @@ macro_rules! options {
             Ok(self)
         }
 
-        /// Sets whether the driver renews the lease while a guard lives, in place of the
-        /// [`renewal`](crate::Builder::renewal) of its [`Locks`](crate::Locks).
+        #[doc = concat!("Sets whether the driver renews a lease ", $of, " while its holder lives, in place of the")]
+        /// [`renewal`](crate::Builder::renewal) of the [`Builder`](crate::Builder).
         ///
-        /// Without renewal a guard has an explicit lease: it ends after one [`ttl`](Self::with_ttl), unless the holder
-        /// [extends](crate::Lease::extend) it. See [`with_ttl`](Self::with_ttl) about other handles with this name.
+        /// Without renewal the holder has an explicit lease: it ends after one [`ttl`](Self::with_ttl), unless the
+        /// holder [extends](crate::Lease::extend) it. See [`with_ttl`](Self::with_ttl) about other handles with one
+        /// name.
         ///
         /// # Examples
         ///
@@ -82,7 +115,7 @@ macro_rules! options {
         /// # use lock_sync::Locks;
         /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
         /// # let locks = Locks::new(MemoryBackend::new());
-        #[doc = concat!("let lock = locks.", $make, "?.with_renewal(false);")]
+        #[doc = concat!("let explicit = ", $make, ".with_renewal(false);")]
         /// # Ok(())
         /// # }
         /// ```
@@ -95,35 +128,10 @@ macro_rules! options {
             $apply;
             self
         }
-
-        /// Sets how long a caller waits for a store that is out of reach, in place of the
-        /// [`outage_limit`](crate::Builder::outage_limit) of its [`Locks`](crate::Locks). With zero, the first request
-        /// that fails ends the wait.
-        ///
-        /// See [`with_ttl`](Self::with_ttl) about other handles with this name.
-        ///
-        /// # Examples
-        ///
-        /// ```
-        /// # use std::time::Duration;
-        /// # use lock_core::memory::MemoryBackend;
-        /// # use lock_sync::Locks;
-        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// # let locks = Locks::new(MemoryBackend::new());
-        /// // Waits for other holders without end, but not for the store.
-        #[doc = concat!("let lock = locks.", $make, "?.with_outage_limit(Duration::ZERO);")]
-        /// # Ok(())
-        /// # }
-        /// ```
-        #[must_use]
-        pub fn with_outage_limit(mut self, limit: std::time::Duration) -> Self
-        $(where $T: $bound)?
-        {
-            let $change = |policy: &mut crate::bare::Policy| policy.outage_limit = Some(limit);
-            let $this = &mut self;
-            $apply;
-            self
-        }
+    };
+    ($of:literal, $make:literal, |$this:ident, $change:ident| $apply:expr $(, $T:ident: $bound:ident)?) => {
+        crate::options::options!(leases: $of, $make, |$this, $change| $apply $(, $T: $bound)?);
+        crate::options::options!(holds: $of, $make, |$this, $change| $apply $(, $T: $bound)?);
     };
 }
 

@@ -51,7 +51,7 @@ pub(super) enum Scene {
     Quorum,
     /// Each of three workers does not reach another of three servers.
     Ring,
-    /// Single packets between all workers and three servers arrive late.
+    /// Single packets arrive late, and each of three workers does not reach another of three servers.
     Stragglers,
     /// Two workers share one server of three, which is set back to what it was before, now and then.
     Stale,
@@ -96,18 +96,21 @@ pub(super) const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> 
 }
 
 /// Each worker lacks another server.
-fn ring() -> Vec<Step> {
+fn ring(time: Duration) -> Vec<Step> {
     let lacks = |worker: usize| {
-        let lack = Step::new(Fault::Partition, ms(1_500), ms(5_000));
+        let lack = Step::new(Fault::Partition, ms(1_500), time);
         lack.servers(&[(worker + 2) % 3], 3).workers(&[worker])
     };
     [0, 1, 2].map(lacks).into()
 }
 
-/// Single packets come after a client has given up waiting for their answers, and before the end of a lease.
+/// Single packets come after a client has given up waiting for their answers, and before the end of a lease. Each
+/// worker has a bare majority, so one vote that is lost is enough for a second holder.
 fn stragglers() -> Vec<Step> {
-    let late = Step::new(Fault::Straggle, ms(1_500), ms(8_000)).how(How::By(ms(700)));
-    vec![late.servers(&[0, 1, 2], 3).workers(&[0, 1, 2])]
+    let time = ms(8_000);
+    let late = Step::new(Fault::Straggle, ms(1_500), time).how(How::By(ms(700)));
+    let late = late.servers(&[0, 1, 2], 3).workers(&[0, 1, 2]);
+    ring(time).into_iter().chain([late]).collect()
 }
 
 /// Two workers have one server in common. It comes back with old data, again and again.
@@ -174,7 +177,7 @@ impl Scene {
             }
             Self::Flushed => one(vec![Step::new(Flush, ms(2_500), ms(0)).servers(&[0], 1)]),
             Self::Quorum => many(5, vec![]),
-            Self::Ring => many(3, ring()),
+            Self::Ring => many(3, ring(ms(5_000))),
             Self::Stragglers => Plan { hold: ms(400), ..many(3, stragglers()) },
             Self::Stale => {
                 let plan = Plan { workers: 2, tasks: 2, hold: ms(1_000), ..many(3, stale()) };

@@ -4,11 +4,12 @@ use std::array;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lock_core::Ttl;
 use lock_sync::{BarrierError, BarrierWaitResult};
 use tokio::task::JoinSet;
 
 use super::mortal::Mortal;
-use super::{Counting, Pair, SHORT, until_held, waits};
+use super::{Counting, LONG, Pair, SHORT, until_held, waits};
 use crate::soon;
 
 /// The leases of the participants that have arrived in the first round at the barrier "it".
@@ -94,4 +95,17 @@ pub async fn a_barrier_does_not_count_a_dead_participant<S: Counting>() {
     waits(&mut alone).await;
     let (one, other) = soon(async { tokio::join!(alone, there.wait()) }).await;
     assert_eq!(leaders([one.unwrap(), other.unwrap()]), 1);
+}
+
+/// A barrier with a short lease forgets a dead participant soon, although other locks of the client have long leases.
+pub async fn a_barrier_has_a_ttl_of_its_own<S: Counting>() {
+    let pair = Pair::<S>::new().await;
+    let mortal = Mortal::with(&pair.stage, |locks| locks.ttl(LONG)).await;
+    let barrier = mortal.locks.barrier("it", 2).unwrap();
+    let barrier = barrier.with_ttl(Ttl::new(SHORT).unwrap());
+    let dying = tokio::spawn(async move { barrier.wait().await.map(|_| ()) });
+    until_held(&pair.here, ARRIVED, 1).await;
+    drop(mortal);
+    assert!(soon(dying).await.unwrap().is_err());
+    until_held(&pair.here, ARRIVED, 0).await;
 }

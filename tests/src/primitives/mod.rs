@@ -177,6 +177,9 @@ macro_rules! primitives {
         $crate::primitives!(@tests options $stage:
             an_explicit_lease_lives_as_long_as_it_is_extended,
             handles_with_other_options_are_two_locks_that_exclude,
+            locks_of_every_kind_take_options,
+            a_cell_bounds_its_initialization,
+            a_handle_gives_its_options_to_its_locks,
             a_name_is_a_lock,
         );
     };
@@ -262,6 +265,9 @@ macro_rules! primitives {
             permits_that_were_dropped_are_free_for_a_try,
             a_part_that_was_released_is_free_at_once,
             the_first_client_says_how_many_there_are,
+            the_last_declaration_wins,
+            a_smaller_number_ends_no_permit,
+            processes_with_two_numbers_run_side_by_side,
             two_handles_of_one_client_are_one_semaphore,
             added_permits_are_for_both_clients,
             a_semaphore_may_begin_without_permits,
@@ -274,6 +280,7 @@ macro_rules! primitives {
             a_barrier_is_passed_round_by_round,
             participants_beyond_the_number_begin_another_round,
             a_barrier_does_not_count_a_dead_participant,
+            a_barrier_has_a_ttl_of_its_own,
         );
     };
     (@joint yes $stage:ty) => {

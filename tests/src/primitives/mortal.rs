@@ -1,7 +1,7 @@
 //! A client that dies.
 
-use lock_sync::Locks;
-use tokio::runtime::{Builder, Runtime};
+use lock_sync::{Builder, Locks};
+use tokio::runtime::{self, Runtime};
 
 use super::{SHORT, Stage, client};
 
@@ -15,9 +15,17 @@ pub(super) struct Mortal<S: Stage> {
 
 impl<S: Stage> Mortal<S> {
     pub(super) async fn of(stage: &S) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Self::with(stage, |locks| locks.ttl(SHORT)).await
+    }
+
+    pub(super) async fn with(
+        stage: &S,
+        options: impl FnOnce(Builder<S::Backend>) -> Builder<S::Backend>,
+    ) -> Self {
+        let runtime =
+            runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let handle = runtime.handle().clone();
-        let locks = client(stage, |locks| locks.ttl(SHORT).on_runtime(handle)).await;
+        let locks = client(stage, |locks| options(locks).on_runtime(handle)).await;
         Self { locks, runtime: Some(runtime) }
     }
 }

@@ -18,8 +18,8 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 /// - A vote MUST be given, renewed and released, and MUST end, by the laws of a lease in the contract of
 ///   [`Backend`] (`a_vote_is_a_lease`), including those under *Sharing*
 ///   (`a_vote_keeps_to_its_mode`).
-/// - A ballot MUST NOT get a place in the node's own queue (`a_vote_queues_nobody`), and MUST NOT overtake a
-///   waiter there (`a_vote_overtakes_nobody`).
+/// - A ballot MUST NOT get a place in the node's own queue (`a_vote_gets_no_place`), and MUST NOT overtake a
+///   waiter there (`a_vote_overtakes_no_waiter`).
 /// - The last token of a vote MUST be the ballot's [`floor`](Ballot::floor) if the floor is
 ///   above all tokens that the node gave out before (`votes_agree_on_their_tokens`), and else the next number
 ///   that the node never gave out. A vote MAY bring fewer tokens than were asked for. It MUST NOT bring a token
@@ -32,6 +32,7 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 /// - A refusal MUST name the holder in the same way on every node: the holder whose lease ends last,
 ///   or the first claim in the queue if the key is free
 ///   (`a_refusal_names_the_holder`).
+/// - A node MUST vote for leases of its [shortest](Self::shortest_ttl) length (`a_vote_for_the_shortest_lease`).
 /// - Permits MUST be refused as [`ErrorKind::Unsupported`](crate::ErrorKind) (`permits_are_not_voted_on`).
 ///
 /// **Confirming**
@@ -160,6 +161,13 @@ pub trait QuorumNode: Backend {
     ///
     /// Dropping the future leaves open whether a quarantine began.
     async fn admit(&self, terms: &Terms) -> Result<Standing, Error>;
+
+    /// The shortest lease for which this node votes: [`Ttl::MIN`] by default.
+    ///
+    /// A quorum asks each node for no less. The nodes of one quorum may have different limits.
+    fn shortest_ttl(&self) -> Ttl {
+        Ttl::MIN
+    }
 }
 
 /// The request to one node of a quorum.
@@ -486,6 +494,10 @@ macro_rules! forward {
 
             async fn admit(&self, terms: &Terms) -> Result<Standing, Error> {
                 (**self).admit(terms).await
+            }
+
+            fn shortest_ttl(&self) -> Ttl {
+                (**self).shortest_ttl()
             }
         }
     )*};

@@ -138,6 +138,9 @@ impl Mutant {
             Bug::RefusesWildFloors if ballot.floor > an_hour_ahead() => {
                 return Err(Error::new(ErrorKind::InvalidConfig, "set your clock"));
             }
+            Bug::RefusesItsShortestLease if request.ttl == self.shortest_ttl() => {
+                return Err(Error::new(ErrorKind::InvalidTtl, "too short"));
+            }
             Bug::VotesOvertake => {
                 let line = self.take_out_all_but(&request.claim).await?;
                 let vote = self.store.vote(ballot).await?;

@@ -60,7 +60,7 @@
 //! | `slow-scripts` | warning | the scripts of all clients are slow |
 //! | `clock-skew` | warning | the clocks of the server and of this machine differ by more than a second |
 //! | `script-faults` | warning, or unknown | this version has known faults in scripts |
-//! | `unfit-as-node` | info | the server cannot be quarantined of a quorum |
+//! | `unfit-as-node` | info | the server cannot be quarantined in a quorum |
 //! | `info-refused` | unknown | the user may not run `INFO` |
 //! | `config-refused` | unknown | the user may not run `CONFIG GET` |
 //! | `sentinel-unknown` | unknown | the user may not ask for Sentinels |

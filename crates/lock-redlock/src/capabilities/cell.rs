@@ -86,10 +86,7 @@ async fn load_from<N: QuorumNode + CellBackend>(
 ) -> Result<(Ballot, Option<Cell>)> {
     let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
         let key = key.clone();
-        async move {
-            let loaded = core.nodes[node].backend.load(&key).await;
-            core.noted(node, "load", loaded)
-        }
+        async move { core.call(node, "load", |it| it.load(&key)).await }
     });
     let mut ballot = Ballot { quorum: core.quorum, cells: Vec::new() };
     while ballot.cells.len() + asked.open().len() >= core.quorum.needed() {
@@ -124,8 +121,7 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
         let (mut claim, value) = (claim.clone(), value.clone());
         claim.owner = core.claims.owner_at(&claim, node);
         async move {
-            let stored = core.nodes[node].backend.store(&claim, token, value.as_deref()).await;
-            core.noted(node, "store", stored)
+            core.call(node, "store", |it| it.store(&claim, token, value.as_deref())).await
         }
     });
     let (mut written, mut refused) = (0, 0);

@@ -20,10 +20,7 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         let core = self.core();
         let inspections = from_all(core, "inspected it", |core, node| {
             let key = key.clone();
-            async move {
-                let seen = core.nodes[node].backend.inspect(&key).await;
-                core.noted(node, "inspect", seen)
-            }
+            async move { core.call(node, "inspect", |it| it.inspect(&key)).await }
         })
         .await?;
         let nodes: Vec<_> = inspections.into_iter().map(|seen| seen.holders).collect();
@@ -37,10 +34,7 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         let core = self.core();
         let mut ended = from_all(core, "released it", |core, node| {
             let key = key.clone();
-            async move {
-                let ended = core.nodes[node].backend.force_release(&key).await;
-                core.noted(node, "force_release", ended)
-            }
+            async move { core.call(node, "force_release", |it| it.force_release(&key)).await }
         })
         .await?;
         ended.sort_unstable_by(|a, b| b.cmp(a));

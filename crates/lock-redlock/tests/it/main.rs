@@ -12,6 +12,7 @@ mod executors;
 mod few;
 mod hearing;
 mod keeping;
+mod limits;
 mod membership;
 mod operations;
 mod replacing;

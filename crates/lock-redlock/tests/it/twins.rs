@@ -6,9 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, FencingToken, Grant, Instant, Key,
-    Membership, Quarantine, QuorumNode, Released, Renew, Renewal, Result, Standing, Terms, Ttl,
-    Vote, Watch,
+    Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Grant,
+    Instant, Key, Membership, Quarantine, QuorumNode, Released, Renew, Renewal, Result, Standing,
+    Terms, Ttl, Vote, Watch,
 };
 use lock_redlock::Redlock;
 use tokio::runtime::Handle;
@@ -16,9 +16,9 @@ use tokio::time::sleep;
 
 use crate::support::claim;
 
-/// A node, by the address of its server, which dates its leases on this clock.
+/// A node, by the address of its server, which dates its leases on this clock and gives none that is shorter than this.
 #[derive(Clone)]
-pub(crate) struct Address(Arc<Mutex<MemoryBackend>>, Clock);
+pub(crate) struct Address(Arc<Mutex<MemoryBackend>>, Clock, Ttl);
 
 impl Address {
     fn of(server: &MemoryBackend) -> Self {
@@ -26,7 +26,16 @@ impl Address {
     }
 
     pub(crate) fn dating(server: &MemoryBackend, clock: Clock) -> Self {
-        Self(Arc::new(Mutex::new(server.client())), clock)
+        Self(Arc::new(Mutex::new(server.client())), clock, Ttl::MIN)
+    }
+
+    pub(crate) fn giving(server: &MemoryBackend, shortest: Ttl) -> Self {
+        Self(Arc::new(Mutex::new(server.client())), server.clock(), shortest)
+    }
+
+    fn check(&self, ttl: Ttl) -> Result<()> {
+        let too_short = || Error::new(ErrorKind::InvalidTtl, "it is too short for this store");
+        if ttl < self.2 { Err(too_short()) } else { Ok(()) }
     }
 
     /// An instant of the server's clock on that of the node.
@@ -51,6 +60,9 @@ impl Backend for Address {
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
+        if let Err(error) = self.check(request.ttl) {
+            return Renewal::Unknown(error);
+        }
         match self.server().renew(request).await {
             Renewal::Renewed { valid_until, tokens, contention } => {
                 Renewal::Renewed { valid_until: self.dated(valid_until), tokens, contention }
@@ -75,6 +87,7 @@ impl Backend for Address {
 #[async_trait]
 impl QuorumNode for Address {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
+        self.check(ballot.request.ttl)?;
         match self.server().vote(ballot).await? {
             Vote::Granted(grant) => {
                 let until = self.dated(grant.valid_until);
@@ -102,6 +115,10 @@ impl QuorumNode for Address {
 
     async fn admit(&self, terms: &Terms) -> Result<Standing> {
         self.server().admit(terms).await
+    }
+
+    fn shortest_ttl(&self) -> Ttl {
+        self.2
     }
 }
 

@@ -5,8 +5,7 @@
 //! release that was sent may arrive again at any later moment, as often as it likes. No lease expires, so two holders
 //! at once are always a fault.
 
-use std::collections::HashMap;
-use std::fmt::Debug;
+use crate::search::search;
 
 const NODES: usize = 3;
 const CLIENTS: usize = 2;
@@ -48,8 +47,7 @@ enum Step {
 }
 
 /// Each state that can follow, and the step to it.
-fn next(manner: Manner, state: &State) -> Vec<(Step, State)> {
-    let mut steps = Vec::new();
+fn next(manner: Manner, state: &State, steps: &mut Vec<(Step, State)>) {
     for client in 0..CLIENTS {
         let now = state.clients[client].attempt;
         if now + 1 < ATTEMPTS {
@@ -77,7 +75,6 @@ fn next(manner: Manner, state: &State) -> Vec<(Step, State)> {
             }
         }
     }
-    steps
 }
 
 fn vote(
@@ -110,27 +107,8 @@ fn hear(manner: Manner, state: &State, client: usize, attempt: u8, node: usize) 
 
 /// How many states there are, and the shortest story that ends with two holders.
 fn explore(manner: Manner) -> (usize, Option<Vec<Step>>) {
-    let mut from: HashMap<State, Option<(Step, State)>> = HashMap::new();
-    let mut states = vec![State::default()];
-    from.insert(State::default(), None);
-    let mut at = 0;
-    while at < states.len() {
-        let state = states[at];
-        if state.clients.iter().all(|client| client.holds) {
-            let path = std::iter::successors(from[&state], |(_, before)| from[before]);
-            let mut story: Vec<_> = path.map(|(step, _)| step).collect();
-            story.reverse();
-            return (states.len(), Some(story));
-        }
-        for (step, next) in next(manner, &state) {
-            from.entry(next).or_insert_with(|| {
-                states.push(next);
-                Some((step, state))
-            });
-        }
-        at += 1;
-    }
-    (states.len(), None)
+    let are_all_holders = |state: &State| state.clients.iter().all(|client| client.holds);
+    search(State::default(), |state, steps| next(manner, state, steps), are_all_holders)
 }
 
 #[test]

@@ -125,14 +125,16 @@ impl fmt::Display for Story {
     }
 }
 
-/// A hash of one packed state: states by the million need a quick one.
+/// A hash of one state: states by the million need a quick one.
 #[derive(Default)]
-struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Hasher for Mixer {
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u128(u128::from(*byte));
+        for chunk in bytes.chunks(16) {
+            let mut all = [0; 16];
+            all[..chunk.len()].copy_from_slice(chunk);
+            self.write_u128(u128::from_le_bytes(all));
         }
     }
 

@@ -18,12 +18,17 @@
 //! there are also four clients, five nodes and several faults at once: eighty million states, in a few
 //! minutes and a few gigabytes.
 //!
+//! [`ballots`] and [`standing`] are models of their own: ballots that are used once, and nodes that lose their data or are
+//! replaced.
+//!
 //! The test also explores variants of the protocol that look right and are not. For each it finds a shortest story that
 //! breaks it, which `--nocapture` prints.
 
 mod ballots;
 mod explorer;
 mod rules;
+mod search;
+mod standing;
 mod state;
 mod steps;
 
@@ -247,9 +252,13 @@ fn holds(rules: Rules) {
 
 /// Only when asked for, since it takes minutes without optimisation.
 fn holds_at_length(rules: Rules) {
-    if std::env::var_os("LOCK_MODEL").is_some_and(|model| model == "full") {
+    if is_full() {
         holds(rules);
     }
+}
+
+fn is_full() -> bool {
+    std::env::var_os("LOCK_MODEL").is_some_and(|model| model == "full")
 }
 
 /// There is a story that ends so.

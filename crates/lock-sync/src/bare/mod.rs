@@ -33,13 +33,13 @@ pub(crate) struct BareLock {
 }
 
 impl BareLock {
-    pub(crate) fn named(shared: &Arc<Shared>, name: Key) -> Result<Self, Error> {
-        Ok(Self { entry: shared.entry(name)?, manner: shared.manner, home: shared.home })
+    pub(crate) fn named(shared: &Arc<Shared>, name: Key, policy: Policy) -> Result<Self, Error> {
+        Ok(Self { entry: shared.entry(name, policy)?, manner: shared.manner, home: shared.home })
     }
 
-    /// Another lock of the same handle.
+    /// Another lock of this handle, with the policy of this lock.
     pub(crate) fn sibling(&self, name: Key) -> Result<Self, Error> {
-        Self::named(self.shared(), name)
+        Self::named(self.shared(), name, *self.entry.policy())
     }
 
     /// This lock, for a group that holds it jointly.

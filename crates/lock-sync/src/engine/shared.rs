@@ -215,13 +215,13 @@ impl<E: Keyed> Shared<E> {
         }
     }
 
-    pub(crate) fn entry(self: &Arc<Self>, key: Key) -> Result<Arc<E>, Error> {
+    pub(crate) fn entry(self: &Arc<Self>, key: Key, policy: Policy) -> Result<Arc<E>, Error> {
         let key = if self.prefix.is_empty() || key.is_as_is() {
             key
         } else {
             Key::new([&self.prefix, key.as_bytes()].concat())?
         };
-        Ok(self.named(key, None, self.policy))
+        Ok(self.named(key, None, policy))
     }
 
     /// The entry with this policy, of a group that holds this key jointly or of all other holders. The key has the

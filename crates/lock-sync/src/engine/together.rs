@@ -35,7 +35,8 @@ impl<E: Asks> Together<E> {
     /// Runs the request to its end, for at most the length of a lease: after that, no answer is of use.
     pub(crate) async fn run(mut self) {
         let requests: Vec<_> = self.asked.iter().map(|(_, request)| request.clone()).collect();
-        let limit = self.shared.policy.ttl.duration();
+        let ttls = self.asked.iter().map(|(entry, _)| entry.policy().ttl.duration());
+        let limit = ttls.max().unwrap_or_default();
         let backend = Arc::clone(&self.shared.backend);
         let request = AssertUnwindSafe(backend.try_acquire_all(&requests)).catch_unwind();
         let answer = match timeout(limit, request).await {

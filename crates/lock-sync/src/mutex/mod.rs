@@ -226,7 +226,7 @@ impl<T: ?Sized> Mutex<T> {
         self
     }
 
-    options!("mutex(\"report\", 0)", |this, change| {
+    options!("of this mutex", "locks.mutex(\"report\", 0)?", |this, change| {
         this.lock = this.lock.clone().with_policy(change)
     }, T: Sized);
 

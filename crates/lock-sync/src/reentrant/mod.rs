@@ -22,6 +22,7 @@ pub use scope::{OwnerScope, current_owner, owner_scope, owner_scope_sync};
 
 use crate::Locks;
 use crate::bare::{BareLock, Wait};
+use crate::options::options;
 
 /// A mutex that holds across processes, and that its owner may lock again.
 ///
@@ -56,6 +57,12 @@ use crate::bare::{BareLock, Wait};
 ///
 /// Every guard of the owner in this process reports the loss. While one of these guards exists, locking again fails
 /// with [`ReentrantLockError::Lost`], because the lock no longer protects the work that the outer calls began.
+///
+/// # Other options
+///
+/// An owner enters again under the lease that it has, so all handles of one mutex in a process need the same options
+/// ([`with_ttl`](Self::with_ttl) and its siblings). Through a handle with other options, an owner enters under a second
+/// lease, as it does from another process. Where the store has no joint holders, the owner then waits for itself.
 ///
 /// # Examples
 ///
@@ -120,6 +127,10 @@ impl<B: ?Sized> Locks<B> {
 }
 
 impl<T: ?Sized> ReentrantMutex<T> {
+    options!("of this mutex", "locks.reentrant_mutex(\"report\", 0)?", |this, change| {
+        this.lock = this.lock.clone().with_policy(change)
+    }, T: Sized);
+
     /// The name of the lock.
     pub fn key(&self) -> &Key {
         self.lock.key()

@@ -212,7 +212,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         self
     }
 
-    crate::options::options!("rwlock(\"report\", 0)", |this, change| {
+    crate::options::options!("of this lock", "locks.rwlock(\"report\", 0)?", |this, change| {
         this.core.lock = this.core.lock.clone().with_policy(change)
     }, T: Sized);
 

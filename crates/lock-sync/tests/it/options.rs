@@ -5,7 +5,8 @@ use std::time::Duration;
 use lock_core::memory::Verb;
 use lock_core::{ErrorKind, Ttl};
 use lock_sync::{
-    LockError, LossReason, MutexGuard, OwnedMutexGuard, RwLockReadGuard, TryLockError,
+    Lease, LockError, LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, RwLockReadGuard,
+    StoredMutexGuard, TryLockError,
 };
 use tokio::time::{Instant, sleep};
 
@@ -59,6 +60,62 @@ async fn every_kind_of_lock_takes_options() {
     }
     let zero = pair.here.mutex("it", ()).unwrap().with_max_hold(Duration::ZERO);
     assert_eq!(zero.unwrap_err().kind(), ErrorKind::InvalidConfig);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_recipe_takes_options() {
+    let pair = short();
+    let (long, cap) = (ttl(TTL * 100), TTL * 10);
+    let reentrant = pair.here.reentrant_mutex("reentrant", ()).unwrap().with_ttl(long);
+    let stored = pair.here.stored_mutex("stored", 0).unwrap().with_ttl(long);
+    let election = pair.here.election("election").unwrap().with_ttl(long);
+    let handle = pair.here.clone().with_ttl(long).with_max_hold(cap).unwrap();
+    let (reentrant, stored, election) = (
+        reentrant.with_max_hold(cap).unwrap(),
+        stored.with_max_hold(cap).unwrap(),
+        election.with_max_hold(cap).unwrap(),
+    );
+    let mut owner = Owner::new().unwrap();
+    let owned = reentrant.lock_as(&mut owner).await.unwrap();
+    let (value, leader) = (stored.lock().await.unwrap(), election.campaign("it").await.unwrap());
+    let (all, named) =
+        (handle.lock_all(["a", "b"]).await.unwrap(), handle.erase().lock("c").await.unwrap());
+    let leases = [
+        OwnerGuard::lease(&owned),
+        StoredMutexGuard::lease(&value),
+        leader.lease(),
+        all.lease(),
+        named.lease(),
+    ];
+    pair.ours.faults().cut();
+    sleep(TTL * 2).await;
+    assert!(leases.iter().all(Lease::is_valid), "{leases:?}");
+    for lease in leases {
+        let lost = lease.lost().await;
+        assert_eq!(lost.reason(), LossReason::HeldTooLong, "{lease:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_recipe_gives_up_a_store_that_is_out_of_reach() {
+    let pair = short();
+    let (here, none) = (&pair.here, Duration::ZERO);
+    let reentrant = here.reentrant_mutex("reentrant", ()).unwrap().with_outage_limit(none);
+    let stored = here.stored_mutex("stored", 0).unwrap().with_outage_limit(none);
+    let election = here.election("election").unwrap().with_outage_limit(none);
+    let cell = here.once_cell::<u32, _>("cell").unwrap().with_outage_limit(none);
+    let barrier = here.barrier("barrier", 2).unwrap().with_outage_limit(none);
+    let handle = here.clone().with_outage_limit(none);
+    pair.ours.faults().cut();
+    let begin = Instant::now();
+    assert!(reentrant.lock_as(&mut Owner::new().unwrap()).await.is_err());
+    assert!(stored.lock().await.is_err());
+    assert!(election.campaign("it").await.is_err());
+    assert!(cell.get_or_init(async || 1).await.is_err());
+    assert!(barrier.wait().await.is_err());
+    assert!(handle.lock_all(["a", "b"]).await.is_err());
+    assert!(handle.lock("c").await.is_err());
+    assert!(begin.elapsed() < TTL / 10, "{:?}", begin.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

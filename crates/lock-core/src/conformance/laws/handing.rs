@@ -355,7 +355,7 @@ pub(in super::super) async fn a_release_and_requeue_hands_over_and_queues_again<
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut again = holder.in_line(scene.queued(&key, ttl)?).await?;
     let (released, attempt) = holder.release_and_requeue(&held, &again.request).await??;
-    ensure!(matches!(released, Released::Freed { .. }), "a held lease was exchanged: {released:?}");
+    ensure!(matches!(released, Released::Freed { .. }), "a held lease was released: {released:?}");
     let Some(attempt) = attempt else {
         return Err(Failure::NotApplicable("this backend releases, and leaves it at that".into()));
     };
@@ -366,7 +366,7 @@ pub(in super::super) async fn a_release_and_requeue_hands_over_and_queues_again<
     first.hears_grant().await?;
     first.claims().await?;
     let mut last = other.waits(scene.queued(&key, ttl)?).await?;
-    // A lease that is not held cannot be exchanged, and the request gets no place in the queue.
+    // If no lease is held, the request gets no place in the queue.
     let (released, attempt) =
         holder.release_and_requeue(&held, &scene.queued(&key, ttl)?).await??;
     ensure!(

@@ -58,7 +58,7 @@ where
     Ok(())
 }
 
-pub(in super::super) async fn a_vote_queues_nobody<H>(scene: Scene<'_, H>) -> Check
+pub(in super::super) async fn a_vote_gets_no_place<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,
 {
@@ -88,7 +88,7 @@ where
     Ok(())
 }
 
-pub(in super::super) async fn a_vote_overtakes_nobody<H>(scene: Scene<'_, H>) -> Check
+pub(in super::super) async fn a_vote_overtakes_no_waiter<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,
 {
@@ -293,6 +293,16 @@ where
             ensure!(holder == Some(last.owner.tag()), "{holder:?} does not hold longest");
         }
     }
+    Ok(())
+}
+
+pub(in super::super) async fn a_vote_for_the_shortest_lease<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: QuorumNode>,
+{
+    let client = scene.client().await?;
+    let ttl = client.backend.shortest_ttl();
+    client.elected(&ballot(&scene.claim(&scene.key()?)?, ttl, soon(), 1)).await?;
     Ok(())
 }
 

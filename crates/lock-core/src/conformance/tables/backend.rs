@@ -144,7 +144,7 @@ macro_rules! __lock_core_mutex_laws {
             tokens_increase_along_the_line:
                 "Tokens increase from each waiter to the next.",
             a_release_and_requeue_hands_over_and_queues_again:
-                "A client that exchanges a lease for another gives up the first, and goes to the end of the queue.",
+                "A client that releases a lease and requeues goes to the end of the queue.",
             a_holder_hears_of_contention:
                 "A holder that watches its key hears when a claim begins to wait for it.",
             every_answer_tells_the_contention:
@@ -197,7 +197,7 @@ macro_rules! __lock_core_mode_laws {
                 "Of several keys, all are granted at once, or none is.",
             leases_granted_together_are_leases_like_any_other:
                 "Of leases granted together, each is repeated, renewed and released, and expires, on its own.",
-            nobody_is_overtaken_together:
+            no_waiter_is_overtaken_together:
                 "A waiter for one of several keys comes before a request for all of them.",
         }
     } };

@@ -104,6 +104,14 @@ macro_rules! __lock_core_permit_laws {
                 "Only permits that no claim holds or waits for can be removed.",
             a_changed_limit_stays:
                 "A changed limit applies to every client, even if no client has held a permit since.",
+            the_last_declaration_sets_the_limit:
+                "A declaration replaces the limit, whatever was declared before, and serves the waiters.",
+            an_earlier_declaration_goes_on_under_the_limit:
+                "Requests that declare an earlier number are served under the limit as it is, and requests with another number are refused.",
+            a_repeated_declaration_changes_nothing:
+                "A number that was declared last can be declared again, and undoes no change.",
+            a_smaller_limit_ends_no_lease:
+                "After a declaration of fewer permits, every lease stays, and no permit is granted until there is room.",
             a_lease_can_give_back_some_permits:
                 "A lease that is converted to fewer permits keeps its tokens, and the freed permits go to the waiters.",
             forgotten_permits_are_gone_for_good:
@@ -189,9 +197,9 @@ macro_rules! __lock_core_quorum_laws {
                 "Votes are given, repeated, dated, renewed and released as leases are, and expire as leases do.",
             a_vote_keeps_to_its_mode:
                 "Readers' votes are given beside one another, and a writer's vote only alone.",
-            a_vote_queues_nobody:
+            a_vote_gets_no_place:
                 "A ballot that is refused gets no place in the node's queue.",
-            a_vote_overtakes_nobody:
+            a_vote_overtakes_no_waiter:
                 "A waiter in the node's own queue comes before every ballot.",
             votes_agree_on_their_tokens:
                 "The last token of a vote is the floor if that is above all earlier tokens, and else the next number.",
@@ -205,6 +213,8 @@ macro_rules! __lock_core_quorum_laws {
                 "The release of a ballot that arrives before its vote, or after the vote for the next ballot of the claim, ends no other ballot.",
             a_refusal_names_the_holder:
                 "A refusal names the holder of the key, and of several holders the one whose lease ends last.",
+            a_vote_for_the_shortest_lease:
+                "A node votes for a lease of the shortest length that it names.",
             permits_are_not_voted_on:
                 "A ballot for permits is refused as unsupported, and holds nothing.",
         }

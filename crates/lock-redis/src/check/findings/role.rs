@@ -52,7 +52,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     unfit_as_node(facts, mode, found);
 }
 
-/// The server cannot be quarantined of a quorum after it forgot leases.
+/// The server cannot be quarantined in a quorum after it forgot leases.
 fn unfit_as_node(facts: &Facts, mode: Option<&str>, found: &mut Found<'_>) {
     let (why, remedy) = match (facts.info.refusal(), mode) {
         (Some(why), _) => (format!("this user may not run INFO: {why}"), "grant `+info`"),

@@ -51,12 +51,12 @@ impl<W> Machine<W> {
         Mode::Permits { take: sum, of }
     }
 
-    /// How many fencing tokens to reserve: about twice the contention, so that a rising contention is met. No more, because
-    /// every reserved token moves the counter of the store.
+    /// How many fencing tokens to reserve: twice as many as the waiters need, so that a growing line is served. No
+    /// more, because every reserved token moves the counter of the store.
     pub(super) fn reserve(&self) -> NonZeroU32 {
         let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
-        let contention = waiting.max(self.used_last).saturating_mul(2);
-        NonZeroU32::MIN.saturating_add(contention.clamp(RESERVE.0, RESERVE.1))
+        let needed = waiting.max(self.used_last).saturating_mul(2);
+        NonZeroU32::MIN.saturating_add(needed.clamp(RESERVE.0, RESERVE.1))
     }
 
     /// The store has answered a request.

@@ -6,6 +6,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use lock_core::AcquireOutcome::{Busy, Queued};
 use lock_core::{AcquireOutcome, Claim, Convert, Error, ErrorKind, Grant, Instant, Mode};
 
 use super::facts::{Change, Upgrade};
@@ -186,17 +187,13 @@ impl<W> Machine<W> {
         let Some(leased) = self.seats[seat].leased() else { return };
         let (claim, retry) = (leased.claim.clone(), leased.retry_at(now, leased.ttl));
         match answer {
-            Ok(AcquireOutcome::Busy { .. } | AcquireOutcome::Queued { .. })
-                if wanted && change.earlier =>
-            {
+            Ok(Busy { .. } | Queued { .. }) if wanted && change.earlier => {
                 change.request.by(now, false);
             }
-            Ok(AcquireOutcome::Busy { .. }) if change.strengthens() && (tries || !wanted) => {
+            Ok(Busy { .. }) if change.strengthens() && (tries || !wanted) => {
                 return self.deny_upgrade(Denial::WouldBlock);
             }
-            Ok(refusal @ (AcquireOutcome::Busy { .. } | AcquireOutcome::Queued { .. }))
-                if change.strengthens() =>
-            {
+            Ok(refusal @ (Busy { .. } | Queued { .. })) if change.strengthens() => {
                 change.request.outage = None;
                 let pause = self.pause_after(&claim, refusal);
                 // An upgrade that is no longer wanted must leave the queue at once.

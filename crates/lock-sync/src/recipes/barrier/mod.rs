@@ -47,6 +47,7 @@ pub use error::BarrierError;
 use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
 use crate::lease::Lease;
 use crate::locks::Locks;
+use crate::options::options;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
 /// The longest pause after which a waiter loads the round again without a hint.
@@ -169,6 +170,11 @@ impl Barrier {
         barrier.arrivals(u64::MAX)?;
         Ok(barrier)
     }
+
+    options!(leases: "of a participant", "locks.barrier(\"migration\", 3)?", |this, change| {
+        this.remote = this.remote.clone().with_policy(change);
+        this.door = this.door.clone().with_policy(change);
+    });
 
     /// The name of the barrier.
     pub fn key(&self) -> &Key {

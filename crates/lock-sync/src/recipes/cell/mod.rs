@@ -13,7 +13,7 @@ use lock_core::{
 pub(crate) use watcher::Watcher;
 pub(crate) use writing::Unwritten;
 
-use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
+use crate::bare::{BareLock, Denial, Hold, Limit, Policy, Retries, Wait};
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 use crate::locks::Locks;
@@ -47,6 +47,11 @@ impl RemoteCell {
     pub(crate) fn with_handoff(mut self, handoff: Handoff) -> Self {
         self.bare = self.bare.with_handoff(handoff);
         self
+    }
+
+    /// This lock with another policy.
+    pub(crate) fn with_policy(self, change: impl FnOnce(&mut Policy)) -> Self {
+        self.map(|bare| bare.with_policy(change))
     }
 
     /// This lock, as another bare lock makes it behave.

@@ -18,6 +18,7 @@ use crate::bare::{Denial, Limit, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::handoff::Handoff;
 use crate::locks::Locks;
+use crate::options::options;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
 /// How often an elected candidate begins again because its lease was lost before it could store its value.
@@ -95,6 +96,10 @@ impl<B: ?Sized> Locks<B> {
 }
 
 impl Election {
+    options!("of a leader", "locks.election(\"report\")?", |this, change| {
+        this.remote = Arc::new((*this.remote).clone().with_policy(change))
+    });
+
     /// The name of the election.
     pub fn key(&self) -> &Key {
         self.remote.key()

@@ -16,6 +16,7 @@ pub use error::{OnceCellError, SetError};
 use crate::bare::Limit;
 use crate::handoff::Handoff;
 use crate::locks::Locks;
+use crate::options::options;
 use crate::recipes::cell::RemoteCell;
 
 /// A value that one process of all initializes, and that the others read. It is like [`tokio::sync::OnceCell`], but
@@ -117,6 +118,10 @@ impl<B: ?Sized> Locks<B> {
 }
 
 impl<T> OnceCell<T> {
+    options!("for an initialization", "locks.once_cell::<u32, _>(\"report\")?", |this, change| {
+        this.remote = this.remote.clone().with_policy(change)
+    });
+
     /// The name of the cell.
     pub fn key(&self) -> &Key {
         self.remote.key()

@@ -162,7 +162,7 @@ impl SlotSemaphore {
         self
     }
 
-    crate::options::options!("slot_semaphore(\"pool\", 3)", |this, change| {
+    crate::options::options!("of a slot", "locks.slot_semaphore(\"pool\", 3)?", |this, change| {
         this.slots = this.slots.iter().map(|slot| slot.clone().with_policy(change)).collect()
     });
 

@@ -29,6 +29,7 @@ pub use versions::Versions;
 use self::core::Core;
 use crate::handoff::Handoff;
 use crate::locks::Locks;
+use crate::options::options;
 use crate::recipes::cell::RemoteCell;
 
 /// A mutex whose value is in the store, beside the lock: all processes share the value as well as the lock.
@@ -208,6 +209,10 @@ impl<T, C> StoredMutex<T, C> {
         self.core.longest = limit.min(Cell::MAX_LEN);
         self
     }
+
+    options!("of this mutex", "locks.stored_mutex(\"report\", 0)?", |this, change| {
+        this.core.remote = this.core.remote.clone().with_policy(change)
+    });
 
     /// The name of the mutex.
     pub fn key(&self) -> &Key {

@@ -18,7 +18,7 @@ const POLL: Duration = Duration::from_millis(20);
 const BETWEEN: Duration = Duration::from_millis(10);
 
 /// As above, where only a process that is stopped at that moment does harm.
-const BEFORE_DELETE: Duration = Duration::from_millis(100);
+const BEFORE_DELETE: Duration = Duration::from_millis(250);
 
 /// As above, where only a process that is killed at that moment does harm.
 const BEFORE_EXPIRE: Duration = Duration::from_millis(250);
