@@ -161,7 +161,7 @@ use crate::{
 /// - If several keys are all free, all MUST be granted. If one is not free, the store MUST NOT grant any of them
 ///   (`leases_are_granted_together_or_not_at_all`). Such leases MUST be like any other
 ///   (`leases_granted_together_are_leases_like_any_other`), and they MUST NOT overtake a waiter
-///   (`nobody_is_overtaken_together`).
+///   (`no_waiter_is_overtaken_together`).
 ///
 /// # Examples
 ///

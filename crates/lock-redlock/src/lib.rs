@@ -91,9 +91,10 @@
 //! # Nodes that may have forgotten
 //!
 //! A node that restarts empty or from an old file, or that is flushed, has forgotten locks that are held. It would vote
-//! for a second holder. So it is quarantined: a node abstains until a client has vouched for its data. A client vouches for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a
-//! little more, on the clock of the client. The nodes of a new deployment are quarantined as well, unless an operator
-//! calls [`init`](Redlock::init). [`status`](Redlock::status) says which nodes are quarantined, and for how long.
+//! for a second holder. So it is quarantined: a node abstains until a client has vouched for its data. A client vouches
+//! for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a little more, on the clock of
+//! the client. The nodes of a new deployment are quarantined as well, unless an operator calls [`init`](Redlock::init).
+//! [`status`](Redlock::status) says which nodes are quarantined, and for how long.
 //!
 //! If no client lives for so long, as with cron jobs and command lines, the clock of the node ends the quarantine after
 //! twice the longest lease. That time begins when a client first sees the quarantine. It assumes that the clock of the

@@ -107,7 +107,7 @@ fn mutex() -> Feature {
     laws.extend(laws_of_a_line());
     laws.extend(backend(
         "leases_are_granted_together_or_not_at_all",
-        "nobody_is_overtaken_together",
+        "no_waiter_is_overtaken_together",
     ));
     laws.extend(capability(&Suite::cell(), Law::Cell, &[]));
     let scenes = [
@@ -286,7 +286,7 @@ fn node() -> Feature {
     let mut laws = capability(
         &Suite::quorum(),
         Law::Node,
-        &["a_vote_overtakes_nobody", "a_vote_queues_nobody"],
+        &["a_vote_overtakes_no_waiter", "a_vote_gets_no_place"],
     );
     laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNobody)]);
     Feature { name: "node of a quorum", rights, laws, setups: &IN_LINE, events: "" }

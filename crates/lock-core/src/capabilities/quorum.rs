@@ -18,8 +18,8 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 /// - A vote MUST be given, renewed and released, and MUST end, by the laws of a lease in the contract of
 ///   [`Backend`] (`a_vote_is_a_lease`), including those under *Sharing*
 ///   (`a_vote_keeps_to_its_mode`).
-/// - A ballot MUST NOT get a place in the node's own queue (`a_vote_queues_nobody`), and MUST NOT overtake a
-///   waiter there (`a_vote_overtakes_nobody`).
+/// - A ballot MUST NOT get a place in the node's own queue (`a_vote_gets_no_place`), and MUST NOT overtake a
+///   waiter there (`a_vote_overtakes_no_waiter`).
 /// - The last token of a vote MUST be the ballot's [`floor`](Ballot::floor) if the floor is
 ///   above all tokens that the node gave out before (`votes_agree_on_their_tokens`), and else the next number
 ///   that the node never gave out. A vote MAY bring fewer tokens than were asked for. It MUST NOT bring a token

@@ -124,7 +124,7 @@ pub(in super::super) async fn leases_granted_together_are_leases_like_any_other<
     Ok(())
 }
 
-pub(in super::super) async fn nobody_is_overtaken_together<H: Harness>(
+pub(in super::super) async fn no_waiter_is_overtaken_together<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;

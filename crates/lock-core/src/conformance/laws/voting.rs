@@ -58,7 +58,7 @@ where
     Ok(())
 }
 
-pub(in super::super) async fn a_vote_queues_nobody<H>(scene: Scene<'_, H>) -> Check
+pub(in super::super) async fn a_vote_gets_no_place<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,
 {
@@ -88,7 +88,7 @@ where
     Ok(())
 }
 
-pub(in super::super) async fn a_vote_overtakes_nobody<H>(scene: Scene<'_, H>) -> Check
+pub(in super::super) async fn a_vote_overtakes_no_waiter<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: QuorumNode>,
 {

@@ -197,7 +197,7 @@ macro_rules! __lock_core_mode_laws {
                 "Of several keys, all are granted at once, or none is.",
             leases_granted_together_are_leases_like_any_other:
                 "Of leases granted together, each is repeated, renewed and released, and expires, on its own.",
-            nobody_is_overtaken_together:
+            no_waiter_is_overtaken_together:
                 "A waiter for one of several keys comes before a request for all of them.",
         }
     } };

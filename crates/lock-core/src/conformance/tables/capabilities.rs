@@ -197,9 +197,9 @@ macro_rules! __lock_core_quorum_laws {
                 "Votes are given, repeated, dated, renewed and released as leases are, and expire as leases do.",
             a_vote_keeps_to_its_mode:
                 "Readers' votes are given beside one another, and a writer's vote only alone.",
-            a_vote_queues_nobody:
+            a_vote_gets_no_place:
                 "A ballot that is refused gets no place in the node's queue.",
-            a_vote_overtakes_nobody:
+            a_vote_overtakes_no_waiter:
                 "A waiter in the node's own queue comes before every ballot.",
             votes_agree_on_their_tokens:
                 "The last token of a vote is the floor if that is above all earlier tokens, and else the next number.",
