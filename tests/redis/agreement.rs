@@ -304,6 +304,7 @@ fn step_of_permits(dice: &mut Dice, key: &Key, _beside: &Key) -> Step {
             0 => Step::Close,
             1 => Step::Resize(OF, Resize::Add(u32::MAX)),
             2..5 => Step::Force,
+            5..10 => Step::Resize(dice.one_of(&[OF - 1, OF, OF + 1]), Resize::Declare),
             _ => Step::Acquire(dice.request(key, &[Mode::Permits { take: 1, of }])),
         },
     }

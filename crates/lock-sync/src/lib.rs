@@ -167,8 +167,8 @@ pub use rwlock::{
     UpgradeError, UpgradeOwned, Write, WriteOwned,
 };
 pub use semaphore::{
-    Acquire, AcquireError, AcquireOwned, OwnedSemaphorePermit, PollSemaphore, Semaphore,
-    SemaphorePermit, TryAcquireError,
+    Acquire, AcquireError, AcquireOwned, Declaration, OwnedSemaphorePermit, PollSemaphore,
+    Semaphore, SemaphorePermit, TryAcquireError,
 };
 
 // The examples of the README are tests.

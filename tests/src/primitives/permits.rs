@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lock_core::{Error, ErrorKind};
-use lock_sync::{AcquireError, Semaphore, TryAcquireError};
+use lock_sync::{AcquireError, Declaration, Semaphore, TryAcquireError};
 use tokio::task::{JoinSet, yield_now};
 
 use super::{Counting, MEANWHILE, Pair, waits};
@@ -145,6 +145,82 @@ pub async fn the_first_client_says_how_many_there_are<S: Counting>() {
     soon(permit.release()).await.unwrap();
     assert_refused().await;
     assert_eq!(soon(here.available_permits()).await.unwrap(), 31);
+    pair.all_free().await;
+}
+
+/// The last number that a client declares counts for all clients, and the clients with the earlier number go on.
+pub async fn the_last_declaration_wins<S: Counting>() {
+    let pair = Pair::<S>::new().await;
+    let old = pair.here.semaphore("it", 2).unwrap();
+    let new = pair.there.semaphore("it", 3).unwrap().with_declaration(Declaration::LastWins);
+    let held = soon(old.acquire_many(2)).await.unwrap();
+    let mut waiting = Box::pin(old.acquire());
+    waits(&mut waiting).await;
+    // The first question of the new client declares its number. A permit is there for the waiter.
+    soon(new.is_closed_for_all()).await.unwrap();
+    let third = soon(waiting).await.unwrap();
+    assert_none_is_free(&[&old, &new]).await;
+    drop((held, third));
+    until_free(&old, 3).await;
+    // A third number is still a mistake, unless its client says otherwise.
+    let other = pair.here.semaphore("it", 57).unwrap();
+    match soon(other.try_acquire()).await {
+        Err(TryAcquireError::Backend(error)) => assert_eq!(error.kind(), ErrorKind::InvalidConfig),
+        other => panic!("{other:?}"),
+    }
+    let other = other.with_declaration(Declaration::LastWins);
+    let permit = soon(other.try_acquire_many(57)).await.unwrap();
+    assert_none_is_free(&[&old, &new, &other]).await;
+    drop(permit);
+    until_free(&new, 57).await;
+    pair.all_free().await;
+}
+
+/// A smaller number takes no permit from its holder, and none is granted until there is room.
+pub async fn a_smaller_number_ends_no_permit<S: Counting>() {
+    let pair = Pair::<S>::new().await;
+    let old = pair.here.semaphore("it", 4).unwrap();
+    let new = pair.there.semaphore("it", 2).unwrap().with_declaration(Declaration::LastWins);
+    let first = soon(old.acquire_many(2)).await.unwrap();
+    let mut second = soon(old.acquire_many(2)).await.unwrap();
+    let mut waiting = Box::pin(new.acquire());
+    waits(&mut waiting).await;
+    assert_none_is_free(&[&old, &new]).await;
+    assert!(first.lease().is_valid() && second.lease().is_valid());
+    soon(first.release()).await.unwrap();
+    waits(&mut waiting).await;
+    assert!(second.lease().is_valid());
+    soon(second.split(1).unwrap().release()).await.unwrap();
+    let granted = soon(waiting).await.unwrap();
+    assert_none_is_free(&[&old, &new]).await;
+    drop((second, granted));
+    until_free(&old, 2).await;
+    pair.all_free().await;
+}
+
+/// While processes with two numbers run, each keeps to the greater number at most, and all permits come back.
+pub async fn processes_with_two_numbers_run_side_by_side<S: Counting>() {
+    let pair = Pair::<S>::new().await;
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for worker in 0..8 {
+        let (locks, size) = if worker % 2 == 0 { (&pair.here, 3) } else { (&pair.there, 5) };
+        let pool = locks.semaphore("it", size).unwrap().with_declaration(Declaration::LastWins);
+        let inside = Arc::clone(&inside);
+        workers.spawn(async move {
+            for _ in 0..20 {
+                let permit = pool.acquire().await.unwrap();
+                let others = inside.fetch_add(1, Ordering::AcqRel);
+                assert!(others < 5, "{others} others");
+                yield_now().await;
+                inside.fetch_sub(1, Ordering::AcqRel);
+                drop(permit);
+            }
+        });
+    }
+    workers.join_all().await;
+    let last = pair.here.semaphore("it", 4).unwrap().with_declaration(Declaration::LastWins);
+    until_free(&last, 4).await;
     pair.all_free().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Error, ErrorKind, Instant};
+use crate::{Error, ErrorKind, Instant, Permits};
 
 /// How long an unchanged limit is remembered after its last use.
 const MEMORY: Duration = Duration::from_secs(60 * 60);
@@ -10,8 +10,8 @@ const MEMORY: Duration = Duration::from_secs(60 * 60);
 /// The state of a semaphore, without its leases.
 #[derive(Debug)]
 pub(super) struct Semaphore {
-    /// The limit as every user declares it, which names the semaphore and never changes.
-    declared: u32,
+    /// The limits that users declare, the last one first.
+    declared: Vec<u32>,
     /// How many permits there are now.
     limit: u32,
     closed: bool,
@@ -20,7 +20,7 @@ pub(super) struct Semaphore {
 
 impl Semaphore {
     pub(super) fn new(declared: u32, now: Instant) -> Self {
-        Self { declared, limit: declared, closed: false, last_used: now }
+        Self { declared: vec![declared], limit: declared, closed: false, last_used: now }
     }
 
     pub(super) fn limit(&self) -> u32 {
@@ -38,15 +38,25 @@ impl Semaphore {
 
     /// Whether the semaphore can be forgotten without a loss.
     pub(super) fn is_spent(&self, now: Instant) -> bool {
-        self.limit == self.declared && !self.closed && self.last_used + MEMORY <= now
+        self.limit == self.declared[0] && !self.closed && self.last_used + MEMORY <= now
     }
 
-    /// Refuses a user that declares another limit.
+    /// Replaces the limit, unless this number was declared last.
+    pub(super) fn redeclare(&mut self, declared: u32) {
+        if self.declared[0] != declared {
+            self.declared.retain(|known| *known != declared);
+            self.declared.insert(0, declared);
+            self.declared.truncate(Permits::DECLARATIONS);
+            self.limit = declared;
+        }
+    }
+
+    /// Refuses a user that declares a number that was not declared before.
     pub(super) fn check(&self, declared: u32) -> Result<(), Error> {
-        if declared == self.declared {
+        if self.declared.contains(&declared) {
             return Ok(());
         }
-        let known = self.declared;
+        let known = self.declared[0];
         Err(Error::new(
             ErrorKind::InvalidConfig,
             format!("this semaphore was declared with {known} permits, and now with {declared}"),
@@ -94,6 +104,24 @@ mod tests {
         assert!(changed.is_spent(after));
         changed.close();
         assert!(!changed.is_spent(after));
+    }
+
+    #[test]
+    fn a_declared_number_is_known_until_eight_others_were_declared() {
+        let mut semaphore = Semaphore::new(3, START);
+        semaphore.add(2).unwrap();
+        semaphore.redeclare(3);
+        assert_eq!(semaphore.limit(), 5, "3 was declared last");
+        semaphore.redeclare(10);
+        assert_eq!(semaphore.limit(), 10);
+        assert!(semaphore.check(3).is_ok() && semaphore.check(4).is_err());
+        assert!(semaphore.is_spent(START + MEMORY), "the limit is the declared one");
+        for declared in 11..17 {
+            semaphore.redeclare(declared);
+        }
+        assert!(semaphore.check(3).is_ok());
+        semaphore.redeclare(17);
+        assert!(semaphore.check(3).is_err() && semaphore.check(10).is_ok());
     }
 
     #[test]

@@ -8,6 +8,9 @@ use crate::bug::Bug;
 use crate::line::put_back;
 use crate::mutant::Mutant;
 
+/// A number of permits that no law declares.
+const NEVER_DECLARED: u32 = 987_654;
+
 #[async_trait]
 impl PermitBackend for Mutant {
     async fn permits(&self, key: &Key, of: u32) -> Result<Permits> {
@@ -34,6 +37,9 @@ impl PermitBackend for Mutant {
     }
 
     async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized> {
+        if change == Resize::Declare {
+            return self.redeclare(key, of).await;
+        }
         let of = self.declared(key, of);
         match (self.bug, change) {
             (Bug::AddsWithoutServing, Resize::Add(_)) => {
@@ -84,6 +90,57 @@ impl Mutant {
     }
 
     fn declared(&self, key: &Key, of: u32) -> u32 {
-        if self.bug == Bug::AcceptsAnyLimit { self.first_limit(key, of) } else { of }
+        match self.bug {
+            Bug::AcceptsAnyLimit => self.first_limit(key, of),
+            Bug::ForgetsEarlierNumbers => self.known_number(key, of),
+            _ => of,
+        }
+    }
+
+    /// A number that was not declared last becomes one that was never declared.
+    pub(crate) fn known_number(&self, key: &Key, of: u32) -> u32 {
+        match self.shared().limits.get(key) {
+            Some(last) if *last != of => NEVER_DECLARED,
+            _ => of,
+        }
+    }
+
+    async fn redeclare(&self, key: &Key, of: u32) -> Result<Resized> {
+        let declare = Resize::Declare;
+        match self.bug {
+            Bug::KeepsTheFirstLimit => {
+                let first = self.first_limit(key, of);
+                Ok(Resized::new(0, self.store.permits(key, first).await?))
+            }
+            Bug::ForgetsEarlierNumbers => {
+                self.shared().limits.insert(key.clone(), of);
+                self.store.resize(key, of, declare).await
+            }
+            Bug::DeclaresWithoutServing => {
+                let line = self.take_out_all_of(key).await?;
+                let resized = self.store.resize(key, of, declare).await?;
+                put_back(line).await?;
+                Ok(resized)
+            }
+            Bug::DeclaresAnew => {
+                self.store.resize(key, NEVER_DECLARED, declare).await?;
+                let resized = self.store.resize(key, of, declare).await?;
+                Ok(Resized::new(0, resized.permits))
+            }
+            Bug::SmallerLimitsEndLeases => {
+                let resized = self.store.resize(key, of, declare).await?;
+                if resized.permits.held > resized.permits.limit {
+                    self.store.force_release(key).await?;
+                }
+                Ok(Resized::new(resized.changed, self.store.permits(key, of).await?))
+            }
+            Bug::ShrinksToWhatIsHeld => {
+                let resized = self.store.resize(key, of, declare).await?;
+                let missing = resized.permits.held.saturating_sub(resized.permits.limit);
+                let more = self.store.resize(key, of, Resize::Add(missing)).await?;
+                Ok(Resized::new(resized.changed - missing, more.permits))
+            }
+            _ => self.store.resize(key, of, declare).await,
+        }
     }
 }

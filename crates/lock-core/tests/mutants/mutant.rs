@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) leases: HashMap<OwnerToken, Lease>,
     /// The tokens that a group was granted first.
     pub(crate) groups: HashMap<OwnerToken, TokenRange>,
-    /// The limits that the first users of semaphores declared.
+    /// The limits that the first users of semaphores declared, or the last users.
     pub(crate) limits: HashMap<Key, u32>,
     /// Values that no holder stored.
     pub(crate) values: HashMap<Key, Cell>,
@@ -138,6 +138,9 @@ impl Mutant {
         let mode = match (self.bug, claim.mode) {
             (Bug::AcceptsAnyLimit, Mode::Permits { take, of }) => {
                 Mode::Permits { take, of: self.first_limit(&key, of) }
+            }
+            (Bug::ForgetsEarlierNumbers, Mode::Permits { take, of }) => {
+                Mode::Permits { take, of: self.known_number(&key, of) }
             }
             (_, mode) => self.confused_mode(mode),
         };

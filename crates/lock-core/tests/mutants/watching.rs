@@ -75,7 +75,9 @@ fn heard_wrongly(bug: Bug, hint: Hint, clock: Clock, shared: &Mutex<Shared>) -> 
         let unheard = match bug {
             Bug::NeverSaysWanted => Some(Hint::Wanted),
             Bug::StoringTellsNobody => Some(Hint::Changed),
-            Bug::ClosingTellsNobody | Bug::AddingTellsNobody => Some(Hint::Released),
+            Bug::ClosingTellsNobody | Bug::AddingTellsNobody | Bug::DeclaringTellsNobody => {
+                Some(Hint::Released)
+            }
             _ => None,
         };
         return (unheard.as_ref() != Some(&hint)).then_some(hint);

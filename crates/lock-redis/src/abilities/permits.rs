@@ -22,6 +22,7 @@ impl PermitBackend for RedisBackend {
         match change {
             Resize::Add(more) => self.count(key, of, "add", more).await,
             Resize::Remove(fewer) => self.count(key, of, "remove", fewer).await,
+            Resize::Declare => self.count(key, of, "declare", 0).await,
             other => Err(Error::new(
                 ErrorKind::Unsupported,
                 format!("{other:?} is no change that this backend knows"),

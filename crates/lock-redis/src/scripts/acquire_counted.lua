@@ -6,8 +6,8 @@ if take then
   local declared, closed
   declared, limit, closed = known_permits()
   local problem
-  if declared and declared ~= of then
-    problem = 'LOCKPERMITS ' .. of .. ' permits were declared, but there is a semaphore of ' .. declared
+  if declared and not was_declared(declared, of) then
+    problem = other_number(declared, of)
   elseif closed then
     problem = 'LOCKCLOSED no more permits are granted'
   end
@@ -31,7 +31,7 @@ end
 -- The time in ms until there are enough permits, if nothing else is missing. Time never brings more
 -- permits than there are.
 local function room_in()
-  if not take or value and value ~= marker(mode) then
+  if not take or value and not is_shared_in(mode) then
     return nil
   elseif take > limit then
     return -1

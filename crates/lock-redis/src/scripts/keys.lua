@@ -9,7 +9,7 @@
 -- KEYS[5]  the holders that share it: a sorted set of names by the end of the lease, in ms
 -- KEYS[6]  their grants: a hash from name to "first last" or "first last inbox", and besides `upgradable`,
 --          the name of the one there is, and `taken`, the sum of the permits
--- KEYS[7]  how many permits it has: "declared limit state", the number that its users declare, the
+-- KEYS[7]  how many permits it has: "declared limit state", the numbers that its users declare, the
 --          number that there is by now, and `open` or `closed`. Only where permits are asked about
 --
 -- A name is how the lock is held and by which owner, `mode:owner`. Modes are `x` exclusive, `s` shared,

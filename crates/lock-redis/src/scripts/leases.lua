@@ -30,6 +30,11 @@ local function marker(mode)
   return mode ~= 'x' and string.format('%-32s', of and '*permits ' .. of or '*shared') or nil
 end
 
+-- Whether the lock is shared in this mode. Permits are permits, whatever number their users declare.
+local function is_shared_in(mode)
+  return value == marker(mode) or value and permits(mode) and string.match(value, '^%*permits %d+ *$') ~= nil
+end
+
 local function is_joint()
   return value and #value == 32 and string.match(value, '^%*%x+$')
 end
@@ -38,18 +43,23 @@ local function is_shared()
   return value and (value == marker('s') or string.match(value, '^%*permits %d+ *$') or is_joint())
 end
 
--- How many permits were declared, how many there are, and whether the semaphore is closed. If there is no
--- record, nothing; or the numbers that the marker gives, without the last answer.
+-- Which numbers of permits were declared, how many permits there are, and whether the semaphore is closed. If there is
+-- no record, nothing; or the numbers that the marker gives, without the last answer.
 local function known_permits()
   if known_limit == nil then
     known_limit = KEYS[7] and call('GET', KEYS[7])
   end
   if known_limit then
-    local declared, limit, state = string.match(known_limit, '^(%d+) (%d+) (%l+)$')
+    local declared, limit, state = string.match(known_limit, '^([%d,]+) (%d+) (%l+)$')
     return declared or '?', tonumber(limit), state == 'closed'
   end
   local declared = string.match(value or '', '^%*permits (%d+)')
   return declared, tonumber(declared)
+end
+
+-- Whether this number is among those that were declared.
+local function was_declared(declared, of)
+  return string.find(',' .. declared .. ',', ',' .. of .. ',', 1, true) ~= nil
 end
 
 -- How many permits are held.
@@ -160,7 +170,7 @@ local function fits(mode)
     return false
   end
   --terms>
-  if value and (value ~= marker(mode) or call('EXISTS', KEYS[6]) == 0) then
+  if value and (not is_shared_in(mode) or call('EXISTS', KEYS[6]) == 0) then
     return false
   end
   local take, of = permits(mode)
@@ -171,7 +181,7 @@ local function fits(mode)
     return false
   end
   local declared, limit, closed = known_permits()
-  return declared == of and not closed and take + taken_permits() <= limit
+  return declared and was_declared(declared, of) and not closed and take + taken_permits() <= limit
 end
 
 -- Whether this sharer is the only one.

@@ -1,7 +1,8 @@
 -- Reads or changes the number of permits of a lock.
 --
 -- ARGV[1]  how many permits the caller declares that it has
--- ARGV[2]  what to do: `look`, `add`, `remove` or `close`
+-- ARGV[2]  what to do: `look`, `add`, `remove` or `close`; or `declare`, to make the declared number the number of
+-- permits, whatever was declared before
 -- ARGV[3]  how many permits to add or to remove at most, or 0
 -- ARGV[4]  the channel for the message that permits were added, or that the semaphore was closed, so
 -- that waiters ask

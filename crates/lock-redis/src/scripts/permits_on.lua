@@ -1,24 +1,34 @@
 local declared, limit, closed = known_permits()
-if declared and declared ~= ARGV[1] then
-  return redis.error_reply('LOCKPERMITS ' .. ARGV[1] .. ' permits were declared, but there is a semaphore of ' .. declared)
-elseif value and value ~= marker('p0/' .. ARGV[1]) then
+local verb, count = ARGV[2], tonumber(ARGV[3])
+if declared and verb ~= 'declare' and not was_declared(declared, ARGV[1]) then
+  return redis.error_reply(other_number(declared, ARGV[1]))
+elseif value and not is_shared_in('p0/' .. ARGV[1]) then
   return redis.error_reply('LOCKKIND the key is held as another kind of lock')
 end
+declared = declared or ARGV[1]
 limit = limit or tonumber(ARGV[1])
 
-local verb, count, changed = ARGV[2], tonumber(ARGV[3]), 0
+local before, looks = limit, verb == 'look'
 if verb == 'add' then
   if limit + count > 4294967295 then
     return redis.error_reply(string.format('LOCKTAKE there cannot be more than 4294967295 permits, and there are %.0f', limit))
   end
-  changed = count
+  limit = limit + count
+elseif verb == 'declare' and string.match(declared, '%d+') == ARGV[1] then
+  looks = true
+elseif verb == 'declare' then
+  declared, limit = declared_anew(declared, ARGV[1]), tonumber(ARGV[1])
 end
-limit = limit + changed
-if verb == 'look' and closed ~= nil then
+if looks and closed ~= nil then
   use_permits(0)
 else
   closed = closed or verb == 'close'
-  remember_permits(ARGV[1], limit, closed, 0)
+  remember_permits(declared, limit, closed, 0)
+end
+if value and limit ~= before and verb == 'declare' then
+  -- Without the record, the marker says how many permits there are.
+  value = marker('p0/' .. ARGV[1])
+  call('SETRANGE', KEYS[1], 0, value)
 end
 
 -- Permits of expired leases go to the queue before they may be removed.
@@ -29,9 +39,8 @@ for _ = 1, BOUND do
 end
 pcall(serve)
 if verb == 'remove' and call('EXISTS', KEYS[3]) == 0 then
-  changed = math.max(math.min(count, limit - taken_permits()), 0)
-  limit = limit - changed
-  remember_permits(ARGV[1], limit, closed, 0)
+  limit = limit - math.max(math.min(count, limit - taken_permits()), 0)
+  remember_permits(declared, limit, closed, 0)
 end
 if verb == 'close' then
   -- A claim too far back in the queue to be told finds out when its client asks for the place
@@ -44,9 +53,9 @@ if verb == 'close' then
   end
   pcall(serve)
 end
-if verb == 'close' or verb == 'add' then
+if verb == 'close' or verb == 'add' or limit > before then
   redis.pcall('PUBLISH', ARGV[4], 'released')
 end
 settle()
 local _, waiting = in_line()
-return string.format('%.0f %.0f %.0f %.0f %d', changed, limit, taken_permits(), waiting, closed and 1 or 0)
+return string.format('%.0f %.0f %.0f %.0f %d', math.abs(limit - before), limit, taken_permits(), waiting, closed and 1 or 0)

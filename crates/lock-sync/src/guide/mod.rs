@@ -10,6 +10,7 @@
 //! | [`errors`] | What does this error mean, and what should my code do? |
 //! | [`testing`] | How do I test code that locks, without a server and without waiting? |
 //! | [`patterns`] | How do I write a cron job on one replica, a leader, a rate limit, a job that runs once, a schema migration? |
+//! | [`resizing`] | How does a deployment change the number of permits of a semaphore, and what happens while old and new processes run? |
 //! | [`migration`] | What replaces the calls of redis-py, redsync, Redisson or etcd's `concurrency`? |
 //!
 //! Code that uses `tokio::sync` today starts with [`from_tokio`](crate::from_tokio). The pages about Redis itself are in the
@@ -33,6 +34,9 @@ pub mod patterns {}
 
 #[doc = include_str!("requirements.md")]
 pub mod requirements {}
+
+#[doc = include_str!("resizing.md")]
+pub mod resizing {}
 
 #[doc = include_str!("testing.md")]
 pub mod testing {}

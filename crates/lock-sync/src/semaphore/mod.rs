@@ -1,6 +1,8 @@
 //! Counted permits that hold across processes.
 
 mod acquire;
+mod declaration;
+mod declaring;
 mod error;
 mod holds;
 mod methods;
@@ -14,10 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lock_core::{Backend, Capability, Error, ErrorKind, Key, PermitBackend, Permits, Resize};
 
 pub use acquire::{Acquire, AcquireOwned};
+pub use declaration::Declaration;
 pub use error::{AcquireError, TryAcquireError};
 pub use permit::{OwnedSemaphorePermit, SemaphorePermit};
 pub use poll::PollSemaphore;
 
+use self::declaration::Declaring;
 use crate::Locks;
 use crate::bare::{BareLock, Denial, Wait};
 use crate::handoff::Handoff;
@@ -26,7 +30,8 @@ use crate::handoff::Handoff;
 ///
 /// [`Locks::semaphore`] makes it, and gives it a name and a number of permits. All semaphores with that name, in any
 /// process that uses the same store, share these permits. The first user stores the number of permits. A later user
-/// with another number gets an error that states both numbers.
+/// with another number gets an error that states both numbers, or replaces the number, as
+/// [`with_declaration`](Self::with_declaration) says.
 ///
 /// # What a permit means
 ///
@@ -68,7 +73,7 @@ use crate::handoff::Handoff;
 /// - Too many permits are an error, not a panic.
 /// - The lease of a permit can be lost, and dropping a permit *enqueues* its release: see [`SemaphorePermit`].
 /// - Additional: [`acquire_timeout`](Self::acquire_timeout) and its siblings,
-///   [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the methods of a permit that concern its lease.
+///   [`with_declaration`](Self::with_declaration), [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the methods of a permit that concern its lease.
 ///
 /// # Examples
 ///
@@ -97,8 +102,9 @@ pub struct Semaphore {
     lock: BareLock,
     /// The store of the entry, with the ability to count.
     backend: Arc<dyn PermitBackend>,
-    /// The number of permits that every user of this name declares.
+    /// The number of permits that this user of the name declares.
     declared: u32,
+    declaring: Arc<Declaring>,
     /// This handle gives out no more permits.
     closed: AtomicBool,
 }
@@ -106,7 +112,8 @@ pub struct Semaphore {
 impl<B: ?Sized> Locks<B> {
     /// The semaphore with this name and this number of permits.
     ///
-    /// All users of a name must declare one number. The first user stores it. A later change by
+    /// All users of a name must declare one number, unless [`with_declaration`](Semaphore::with_declaration) lets the
+    /// last one win. The first user stores it. A later change by
     /// [`add_permits`](Semaphore::add_permits) or a similar method does not change the declared number. No request is
     /// sent before the first call that asks the store.
     ///
@@ -128,6 +135,7 @@ impl<B: ?Sized> Locks<B> {
             lock: self.bare_lock(name)?,
             backend: Arc::clone(counting.get_or_init(|| Arc::new(Arc::clone(&self.backend)))),
             declared,
+            declaring: Arc::new(Declaring::new(Declaration::default())),
             closed: AtomicBool::new(false),
         })
     }
@@ -294,7 +302,7 @@ impl Semaphore {
     /// As [`available_permits`](Self::available_permits). After a [retryable](Error::is_retryable) error
     /// the semaphore may have been closed.
     pub async fn close_for_all(&self) -> Result<(), Error> {
-        self.lock.ask(self.backend.close(self.key(), self.declared)).await?;
+        self.asking(|| self.backend.close(self.key(), self.declared)).await?;
         self.close();
         Ok(())
     }
@@ -325,12 +333,12 @@ impl Semaphore {
     }
 
     async fn state(&self) -> Result<Permits, Error> {
-        self.lock.ask_about(self.backend.permits(self.key(), self.declared)).await
+        self.asking(|| self.backend.permits(self.key(), self.declared)).await
     }
 
     async fn resize(&self, change: Resize) -> Result<u32, Error> {
-        let resizing = self.backend.resize(self.key(), self.declared, change);
-        Ok(self.lock.ask_about(resizing).await?.changed)
+        let resizing = || self.backend.resize(self.key(), self.declared, change);
+        Ok(self.asking(resizing).await?.changed)
     }
 
     /// Closes this handle if the denial says that no more permits are given out.

@@ -9,6 +9,7 @@ mod company;
 mod compile_fail;
 mod contract;
 mod deaf;
+mod declaring;
 mod driver_gone;
 mod drops;
 mod ears;

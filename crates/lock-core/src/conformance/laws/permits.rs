@@ -9,7 +9,7 @@ use crate::{
 };
 use crate::{Resize, Resized};
 
-fn permits(take: u32, of: u32) -> Mode {
+pub(super) fn permits(take: u32, of: u32) -> Mode {
     Mode::Permits { take, of }
 }
 
@@ -371,7 +371,12 @@ impl<B: PermitBackend> Client<B> {
         self.bounded("permits", self.backend.permits(key, of)).await
     }
 
-    async fn resize(&self, key: &Key, of: u32, change: Resize) -> Check<Result<Resized, Error>> {
+    pub(super) async fn resize(
+        &self,
+        key: &Key,
+        of: u32,
+        change: Resize,
+    ) -> Check<Result<Resized, Error>> {
         self.bounded("resize", self.backend.resize(key, of, change)).await
     }
 
@@ -384,14 +389,14 @@ impl<B: PermitBackend> Client<B> {
     }
 
     /// Looks at the semaphore, which must be in this state.
-    async fn counts(&self, key: &Key, of: u32, expected: Permits) -> Check {
+    pub(super) async fn counts(&self, key: &Key, of: u32, expected: Permits) -> Check {
         let state = self.permits(key, of).await??;
         ensure!(state == expected, "it should be {expected:?}, but it is {state:?}");
         Ok(())
     }
 
     /// Makes a change that must change this number of permits, to this number in all.
-    async fn changes(
+    pub(super) async fn changes(
         &self,
         key: &Key,
         of: u32,

@@ -17,8 +17,8 @@ impl Entry {
         Ok(self.count(now))
     }
 
-    /// Adds permits, serves the waiters and tells every watcher. Or removes permits that are
-    /// free.
+    /// Adds permits, or removes permits that are free, or makes `of` the limit. Serves the waiters, and tells every
+    /// watcher of further permits.
     pub(in super::super) fn resize(
         &mut self,
         of: u32,
@@ -27,24 +27,28 @@ impl Entry {
         now: Instant,
         post: &mut Post,
     ) -> Result<Resized> {
-        self.semaphore(of, now)?;
+        self.check_kind(now)?;
+        let before = self.known(of, now).limit();
+        if change == Resize::Declare {
+            self.known(of, now).redeclare(of);
+        }
+        self.declare(of, now)?;
         let Permits { limit, held, waiting, .. } = self.count(now);
-        let semaphore = self.declare(of, now)?;
-        let changed = match change {
-            Resize::Add(count) => {
-                semaphore.add(count)?;
-                self.watchers.tell_all(Hint::Released, client, post);
-                count
-            }
+        let semaphore = self.known(of, now);
+        match change {
+            Resize::Add(count) => semaphore.add(count)?,
             Resize::Remove(count) => {
                 let free = if waiting > 0 { 0 } else { limit.saturating_sub(held) };
-                let removed = count.min(free);
-                semaphore.remove(removed);
-                removed
+                semaphore.remove(count.min(free));
             }
-        };
+            Resize::Declare => {}
+        }
+        let after = semaphore.limit();
+        if after > before || matches!(change, Resize::Add(_)) {
+            self.watchers.tell_all(Hint::Released, client, post);
+        }
         self.serve(None, now, post);
-        Ok(Resized::new(changed, self.count(now)))
+        Ok(Resized::new(after.abs_diff(before), self.count(now)))
     }
 
     /// Ends a lease as a release does, but its permits do not come back.
@@ -102,23 +106,35 @@ impl Entry {
 
     /// The semaphore with the limit that a client declares, if the key is not another kind of lock.
     fn semaphore(&mut self, of: u32, now: Instant) -> Result<&mut Semaphore> {
+        self.check_kind(now)?;
+        self.declare(of, now)
+    }
+
+    /// Refuses a key that is another kind of lock.
+    fn check_kind(&mut self, now: Instant) -> Result<()> {
         self.drop_ended(now);
         if !self.leases.as_slice().iter().all(|lease| lease.mode.counts()) {
             let message = "the key is held as another kind of lock";
             return Err(Error::new(ErrorKind::ForeignKey, message));
         }
-        self.declare(of, now)
+        Ok(())
     }
 
-    /// The semaphore. The first client declares its limit, and every other client must declare the same limit.
+    /// The semaphore. The first client declares its limit, and every other client must declare a limit that was
+    /// declared before.
     fn declare(&mut self, of: u32, now: Instant) -> Result<&mut Semaphore> {
-        if self.semaphore.as_ref().is_some_and(|semaphore| semaphore.is_spent(now)) {
-            self.semaphore = None;
-        }
-        let semaphore = self.semaphore.get_or_insert_with(|| Semaphore::new(of, now));
+        let semaphore = self.known(of, now);
         semaphore.check(of)?;
         semaphore.used_until(now);
         Ok(semaphore)
+    }
+
+    /// The semaphore as it is known, or with this limit if none is known.
+    fn known(&mut self, of: u32, now: Instant) -> &mut Semaphore {
+        if self.semaphore.as_ref().is_some_and(|semaphore| semaphore.is_spent(now)) {
+            self.semaphore = None;
+        }
+        self.semaphore.get_or_insert_with(|| Semaphore::new(of, now))
     }
 
     fn count(&mut self, now: Instant) -> Permits {

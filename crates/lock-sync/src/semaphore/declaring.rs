@@ -1,0 +1,147 @@
+//! How a handle declares its number of permits.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lock_core::{Error, PermitBackend, Resize};
+
+use super::Semaphore;
+use super::declaration::{Declaration, Declaring};
+use crate::bare::{BareLock, Denial, Limit, Retries, Wait};
+
+impl Semaphore {
+    /// Sets what happens if this number of permits is not the one that was declared before for this name. The default
+    /// is [`Declaration::Refuse`].
+    ///
+    /// With [`Declaration::LastWins`], the first call of this handle that asks the store declares the number first, with
+    /// one more request. The number then applies to every process that uses the name, until another process declares
+    /// another number. Keep the handle: each new handle declares its number again.
+    ///
+    /// If there are fewer permits than before, all permits that are held stay held. The semaphore grants none until
+    /// enough of them have come back. A request for more permits than there are now waits, and later requests wait
+    /// behind it. Permits that were [added](Self::add_permits) or [forgotten](Self::forget_permits) before count no
+    /// more, unless the number was declared last: a process that only restarts undoes no change.
+    ///
+    /// The [guide](crate::guide::resizing) describes a deployment.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Declaration, Locks};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let store = MemoryBackend::new();
+    /// # let (old_locks, new_locks) = (Locks::new(store.client()), Locks::new(store.client()));
+    /// // In the processes of the old version:
+    /// let old = old_locks.semaphore("pool", 8)?;
+    /// let permits = old.acquire_many(7).await?;
+    ///
+    /// // In the processes of the new version:
+    /// let new = new_locks.semaphore("pool", 10)?.with_declaration(Declaration::LastWins);
+    /// assert_eq!(new.available_permits().await?, 3);
+    ///
+    /// // The old processes go on, with the new number.
+    /// assert_eq!(old.available_permits().await?, 3);
+    /// # drop(permits);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_declaration(mut self, declaration: Declaration) -> Self {
+        self.declaring = Arc::new(Declaring::new(declaration));
+        self
+    }
+
+    /// Asks the store about this semaphore. Declares the number first if that is due, and again if the store has
+    /// forgotten it.
+    pub(super) async fn asking<'a, T>(
+        &'a self,
+        request: impl Fn() -> BoxFuture<'a, Result<T, Error>>,
+    ) -> Result<T, Error> {
+        if self.declaring.is_due() {
+            self.declare().await?;
+        }
+        match self.lock.ask_about(request()).await {
+            Err(error) if self.declaring.cures(&error) => {
+                self.declare().await?;
+                self.lock.ask(request()).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn declare(&self) -> Result<(), Error> {
+        let request = self.backend.resize(self.key(), self.declared, Resize::Declare);
+        self.lock.ask_about(request).await?;
+        self.declaring.done();
+        // Waiters of this process need not wait for the hint of the store.
+        self.lock.look_again();
+        Ok(())
+    }
+
+    /// The declaration that has to come before a request for permits.
+    pub(super) fn first_declares(&self, limit: Limit, on_driver: bool) -> Option<Declares> {
+        self.declaring.is_due().then(|| self.declares(limit, on_driver))
+    }
+
+    /// The declaration that has to come before the next try, if that is worth it after this refusal.
+    pub(super) fn declares_after(
+        &self,
+        refusal: &Denial,
+        limit: Limit,
+        on_driver: bool,
+    ) -> Option<Declares> {
+        let cures = matches!(refusal, Denial::Failed(error) if self.declaring.cures(error));
+        cures.then(|| self.declares(limit, on_driver))
+    }
+
+    fn declares(&self, limit: Limit, on_driver: bool) -> Declares {
+        let (backend, declaring) = (Arc::clone(&self.backend), Arc::clone(&self.declaring));
+        let lock = if on_driver { self.lock.clone().on_driver() } else { self.lock.clone() };
+        Declares(Mutex::new(
+            declare_patiently(backend, lock, self.declared, declaring, limit).boxed(),
+        ))
+    }
+
+    /// Whether another number than the one that was declared before is no mistake.
+    pub(super) fn last_wins(&self) -> bool {
+        self.declaring.last_wins()
+    }
+}
+
+/// A declaration under way. The mutex is never locked: it makes the future `Sync`.
+pub(super) struct Declares(Mutex<BoxFuture<'static, Result<(), Denial>>>);
+
+impl Declares {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Denial>> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(context)
+    }
+}
+
+/// Declares the number, for a wait with this limit.
+async fn declare_patiently(
+    backend: Arc<dyn PermitBackend>,
+    lock: BareLock,
+    of: u32,
+    declaring: Arc<Declaring>,
+    limit: Limit,
+) -> Result<(), Denial> {
+    let tries_once = matches!(limit.wait(&lock), Wait::Try);
+    let mut retries = Retries::new(&lock, limit);
+    let declared = async {
+        while let Err(error) = lock.ask(backend.resize(lock.key(), of, Resize::Declare)).await {
+            if tries_once {
+                return Err(Denial::Failed(error));
+            }
+            retries.after(error).await?;
+        }
+        Ok(())
+    };
+    limit.bound(&lock, declared).await?;
+    declaring.done();
+    lock.look_again();
+    Ok(())
+}
