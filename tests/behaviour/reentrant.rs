@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_sync::{Owner, ReentrantGuard, ReentrantLockError, owner_scope};
+use lock_sync::{LockError, Owner, ReentrantGuard, owner_scope};
 use lock_tests::{RedisServer, Worker, lock_worker};
 
 use crate::support::{AT_ONCE, Leftovers, Pair, TTL, leases, line_up, soon, workers};
@@ -97,7 +97,7 @@ async fn a_service_that_calls_another_while_it_holds_a_lock_does_not_wait_for_it
     .await;
     let limit = Duration::from_millis(50);
     let waited = soon(owner_scope(theirs.lock_timeout(limit))).await;
-    assert!(matches!(waited, Err(ReentrantLockError::Timeout { source: None })), "{waited:?}");
+    assert!(matches!(waited, Err(LockError::Timeout { source: None })), "{waited:?}");
     called.unlock("it");
     drop(soon(owner_scope(theirs.lock())).await.unwrap());
     pair.server.assert_all_free();

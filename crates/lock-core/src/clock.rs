@@ -103,6 +103,19 @@ fn nanos(duration: Duration) -> u64 {
 /// A point in time on a [`Clock`].
 ///
 /// Eight bytes, so that it fits an atomic. Arithmetic saturates at both ends.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use lock_core::{Clock, Ttl};
+///
+/// let sent = Clock::boot().now();
+/// // A lease is dated from before the request was sent, and ends a little earlier here than in the store.
+/// let end = Ttl::DEFAULT.valid_until(sent);
+/// assert!(end > sent && end < sent + Ttl::DEFAULT.duration());
+/// assert_eq!(sent.saturating_duration_since(end), Duration::ZERO);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The result of an operation on a backend.
+///
+/// The [example](Error#examples) of an error shows one.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of a backend, or input that it refuses.
@@ -16,6 +18,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The type is opaque and cheap to clone. Branch on [`kind`](Self::kind) or
 /// [`is_retryable`](Self::is_retryable). The message is for people. No message contains a password or an
 /// owner token.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::{Error, ErrorKind};
+///
+/// let cause = std::io::Error::other("broken pipe");
+/// let error = Error::with_source(ErrorKind::Unreachable, "no connection to the store", cause);
+/// assert!(error.is_retryable());
+/// assert_eq!(error.to_string(), "no connection to the store");
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Repr>);
 
@@ -98,6 +111,15 @@ impl fmt::Debug for Error {
     }
 }
 
+/// Errors are equal if they have one [kind](Error::kind). The message and the source are for people.
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind() == other.kind()
+    }
+}
+
+impl Eq for Error {}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
@@ -113,6 +135,8 @@ impl From<std::convert::Infallible> for Error {
 }
 
 /// The kinds of [`Error`].
+///
+/// The [example](Error#examples) of an error shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -171,5 +195,7 @@ mod tests {
         assert_eq!(outer.to_string(), "could not renew");
         assert_eq!(outer.source().unwrap().to_string(), "no answer within 2s");
         assert!(!outer.is_retryable());
+        assert_eq!(outer, Error::new(ErrorKind::Other, "for another reason"));
+        assert_ne!(outer, Error::new(ErrorKind::Timeout, "could not renew"));
     }
 }

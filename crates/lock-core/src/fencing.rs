@@ -120,6 +120,8 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
 ///
 /// A process that passes a lease from task to task without asking the store gives each holder the
 /// next token of the range. The whole range is below the first token of the next grant.
+///
+/// It comes with a grant: the [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenRange {
     first: u64,

@@ -12,6 +12,21 @@ use crate::{Error, ErrorKind};
 /// the exact key in the store, for locks whose names other programs chose.
 ///
 /// Names are compared byte by byte and are not normalised. Cloning is cheap.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::{ErrorKind, Key};
+///
+/// # fn main() -> lock_core::Result<()> {
+/// let key = Key::new("stock/apples")?;
+/// assert_eq!(key.as_bytes(), b"stock/apples");
+/// assert_eq!(Key::try_from("stock/apples")?, key);
+/// let long = Key::new("x".repeat(Key::MAX_LEN + 1));
+/// assert_eq!(long.unwrap_err().kind(), ErrorKind::InvalidKey);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     bytes: Arc<[u8]>,

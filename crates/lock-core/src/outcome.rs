@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::{Error, Instant, LoadedValue, TokenRange};
 
 /// The answer to a request for a lease. Contention is an answer, not an error.
+///
+/// The [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "an ignored grant holds the lock until its lease ends"]
@@ -29,6 +31,8 @@ pub enum AcquireOutcome {
 }
 
 /// A lease that was granted.
+///
+/// The [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant {
@@ -66,6 +70,8 @@ impl Grant {
 }
 
 /// Whether other claims wait for a key that is held.
+///
+/// It is a field of a [`Grant`]. The [example](crate::Claim#examples) of a claim shows one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Contention {
@@ -79,6 +85,8 @@ pub enum Contention {
 }
 
 /// The answer to a request to renew a lease.
+///
+/// The [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use = "only `Renewed` moves the deadline"]
@@ -108,6 +116,8 @@ impl Renewal {
 }
 
 /// The answer to a release.
+///
+/// The [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {

@@ -9,6 +9,8 @@ use crate::{Error, ErrorKind};
 /// Any client that knows the token can release or renew the lease, so `Debug` does not show it. Every
 /// acquisition draws a new token. When an answer was lost, the client repeats the request with the same
 /// token and so learns the outcome.
+///
+/// The [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerToken([u8; 32]);
 

@@ -7,6 +7,30 @@ use crate::{Error, ErrorKind, Key, Mode, OwnerToken, Ttl};
 /// The name of a lease in every verb: its key, its owner and its mode.
 ///
 /// Equal claims name one lease.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Released, Renew, Renewal, Ttl};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let store = MemoryBackend::new();
+/// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+/// let AcquireOutcome::Granted(grant) = store.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?
+/// else {
+///     unreachable!("the key is free")
+/// };
+/// let token = grant.tokens.nth(0).expect("a grant has a token at least");
+/// println!("until {:?}, every write carries {token}", grant.valid_until);
+///
+/// let renewal = store.renew(&Renew::new(claim.clone(), Ttl::DEFAULT)).await;
+/// assert!(matches!(renewal, Renewal::Renewed { .. }));
+/// assert!(matches!(store.release(&claim).await?, Released::Freed { .. }));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Claim {
@@ -33,6 +57,8 @@ impl Claim {
 }
 
 /// A request for a lease.
+///
+/// The [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Acquire {
@@ -184,6 +210,8 @@ impl Convert {
 }
 
 /// A request to renew a lease.
+///
+/// The [example](crate::Claim#examples) of a claim shows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Renew {

@@ -12,6 +12,18 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// # Errors
 ///
 /// If the system has no resources for a runtime or for a thread.
+///
+/// # Examples
+///
+/// ```
+/// let (tell, told) = std::sync::mpsc::channel();
+/// lock_core::runtime::spawn_thread("background", async move {
+///     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+///     tell.send("done").ok();
+/// })?;
+/// assert_eq!(told.recv(), Ok("done"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn spawn_thread(
     name: &str,
     work: impl Future<Output = ()> + Send + 'static,

@@ -8,6 +8,8 @@ use crate::{Error, ErrorKind, Instant};
 ///
 /// Whole milliseconds between [`Ttl::MIN`] and [`Ttl::MAX`]. A fraction is rounded up: a lease is
 /// never shorter than it was asked to be.
+///
+/// See [`new`](Self::new) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl(Duration);
 

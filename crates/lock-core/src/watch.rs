@@ -16,6 +16,8 @@ use crate::{Grant, OwnerToken, Result};
 ///
 /// A holder that hears any hint but [`Contended`](Self::Contended) or [`Next`](Self::Next) renews, to learn
 /// whether it still holds the key.
+///
+/// The [example](Watch#examples) of a watch shows one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
@@ -57,6 +59,25 @@ pub enum Hint {
 ///
 /// A stream that ends once the backend can give no more hints. The client then watches anew and
 /// asks the store. Dropping the stream ends the watch.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Acquire, Backend, Claim, Hint, Key, OwnerToken, Ttl};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let (ours, theirs) = { let store = MemoryBackend::new(); (store.client(), store.client()) };
+/// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+/// let _granted = theirs.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
+///
+/// let mut watch = ours.watch(&claim.key).await?;
+/// theirs.release(&claim).await?;
+/// assert_eq!(watch.next().await, Some(Hint::Released));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Watch(Pin<Box<dyn Stream<Item = Hint> + Send>>);
 
 impl Watch {

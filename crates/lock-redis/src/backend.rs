@@ -48,6 +48,24 @@ use crate::wire::{Call, Failure};
 ///   lock, the first in the queue tries every 60 ms. While claims of this library take turns, other clients find the
 ///   lock taken, unless [`Builder::gap`](crate::Builder::gap) leaves it to them now and then.
 /// - A key without a time to live is a lock that is held for ever. This library never touches it.
+///
+/// # Examples
+///
+/// ```no_run
+/// use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
+/// use lock_redis::RedisBackend;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let store = RedisBackend::builder("redis://127.0.0.1/").build()?;
+/// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+/// match store.try_acquire(&Acquire::new(claim, Ttl::DEFAULT)).await? {
+///     AcquireOutcome::Granted(grant) => println!("held until {:?}", grant.valid_until),
+///     busy => println!("{busy:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct RedisBackend(Arc<Inner>);
 

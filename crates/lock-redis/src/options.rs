@@ -1,6 +1,17 @@
 //! The options of an app that are enums.
 
 /// The version of the protocol to speak.
+///
+/// # Examples
+///
+/// ```no_run
+/// use lock_redis::{Protocol, RedisBackend};
+///
+/// # fn main() -> lock_core::Result<()> {
+/// let store = RedisBackend::builder("redis://127.0.0.1/").protocol(Protocol::Resp3).build()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -18,6 +29,17 @@ pub enum Protocol {
 /// With them a waiter also hears of releases by other libraries, of keys that an operator deletes
 /// and of evictions. Servers send them only if `notify-keyspace-events` says so; the flags needed
 /// are `Kg$xe`. Waiters do not need notifications to wake up when this library releases.
+///
+/// # Examples
+///
+/// ```no_run
+/// use lock_redis::{Notifications, RedisBackend};
+///
+/// # fn main() -> lock_core::Result<()> {
+/// let store = RedisBackend::builder("redis://127.0.0.1/").notifications(Notifications::Enable).build()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Notifications {

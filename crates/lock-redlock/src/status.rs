@@ -9,6 +9,24 @@ use crate::inner::Core;
 use crate::register::Identity;
 
 /// One node, as this process sees it.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_redlock::{Redlock, Voting};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let nodes = [MemoryBackend::new(), MemoryBackend::new(), MemoryBackend::new()];
+/// let quorum = Redlock::builder().nodes(nodes).build().await?;
+/// quorum.init().await?; // These nodes are new.
+/// for node in quorum.status().await {
+///     assert_eq!(node.voting, Voting::Yes, "{}", node.name);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeStatus {
@@ -27,6 +45,8 @@ pub struct NodeStatus {
 }
 
 /// Whether a node votes.
+///
+/// The [example](NodeStatus#examples) of a status shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Voting {

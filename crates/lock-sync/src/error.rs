@@ -5,23 +5,65 @@ use std::fmt;
 
 use lock_core::Error;
 
-/// Why a lock could not be acquired.
-#[derive(Clone, Debug)]
+/// Why there is no guard, no value, or no way past a barrier. It is the error of every call that waits for a lock.
+///
+/// Every other error of this crate converts into it, as far as it holds no guard that must not get lost. So a function
+/// that uses several primitives can return it, with `?` in each line.
+///
+/// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
+///
+/// # Examples
+///
+/// ```
+/// # use lock_core::memory::MemoryBackend;
+/// use lock_sync::{LockError, Mutex, MutexGuard, Semaphore, StoredMutex};
+/// # use lock_sync::Locks;
+///
+/// async fn sell(
+///     tills: &Semaphore,
+///     ledger: &Mutex<Vec<u32>>,
+///     stock: &StoredMutex<u32>,
+/// ) -> Result<u32, LockError> {
+///     let _till = tills.acquire().await?;
+///     let mut ledger = ledger.try_lock().await?;
+///     let left = stock.update(|apples| { *apples -= 1; *apples }).await?;
+///     ledger.push(left);
+///     MutexGuard::lease(&ledger).check()?;
+///     MutexGuard::release(ledger).await?;
+///     Ok(left)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), LockError> {
+/// # let locks = Locks::new(MemoryBackend::new());
+/// # let (tills, ledger) = (locks.semaphore("tills", 4)?, locks.mutex("ledger", Vec::new())?);
+/// # let stock = locks.stored_mutex("stock", 3)?;
+/// assert_eq!(sell(&tills, &ledger, &stock).await?, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {
     /// The wait limit was reached.
     ///
     /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise another
-    /// holder had the lock.
+    /// holder had the lock, or too few participants had arrived at the barrier.
     Timeout {
         /// The last failure of the backend, unless it has answered since.
         source: Option<Error>,
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
-    /// The caller already has a guard whose lease this call would have shared or made stronger, and that lease is
-    /// lost.
+    /// The lease is lost. The call would have shared the lease of a guard that the caller already has, or made it
+    /// stronger; or the lease was lost before the value beside the lock was loaded or stored.
     Lost(LeaseLost),
+    /// The code runs outside an owner scope, so there is no owner for a [`ReentrantMutex`](crate::ReentrantMutex).
+    ///
+    /// Run the code in [`owner_scope`](crate::owner_scope), or lock with
+    /// [`lock_as`](crate::ReentrantMutex::lock_as). A task that was spawned inside a scope is outside it.
+    NoOwnerScope,
+    /// The value beside the lock cannot be read or stored. The stored value is as it was, and the lock was released.
+    Value(Error),
     /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
     Backend(Error),
 }
@@ -29,9 +71,11 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Timeout { .. } => "the lock was not free within the wait limit",
+            Self::Timeout { .. } => "the wait limit was reached",
             Self::Closed => CLOSED,
             Self::Lost(_) => LOST,
+            Self::NoOwnerScope => NO_OWNER_SCOPE,
+            Self::Value(_) => VALUE,
             Self::Backend(_) => BACKEND,
         })
     }
@@ -41,24 +85,30 @@ impl StdError for LockError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Timeout { source } => source.as_ref().map(|source| source as _),
-            Self::Closed => None,
+            Self::Closed | Self::NoOwnerScope => None,
             Self::Lost(source) => Some(source),
-            Self::Backend(source) => Some(source),
+            Self::Value(source) | Self::Backend(source) => Some(source),
         }
     }
 }
 
 /// Why a lock could not be acquired at once.
-#[derive(Clone, Debug)]
+///
+/// Equality is that of [`LockError`]. It converts into a [`LockError`]: [`WouldBlock`](Self::WouldBlock) becomes a
+/// [`Timeout`](LockError::Timeout) without a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TryLockError {
     /// A client holds the lock, in this process or another, or another task of this process waits for it.
     WouldBlock,
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
-    /// The caller already has a guard whose lease this call would have shared or made stronger, and that lease is
-    /// lost.
+    /// The lease is lost: see [`LockError::Lost`].
     Lost(LeaseLost),
+    /// The code runs outside an owner scope: see [`LockError::NoOwnerScope`].
+    NoOwnerScope,
+    /// The value beside the lock cannot be read: see [`LockError::Value`].
+    Value(Error),
     /// The backend failed.
     Backend(Error),
 }
@@ -69,6 +119,8 @@ impl fmt::Display for TryLockError {
             Self::WouldBlock => "operation would block",
             Self::Closed => CLOSED,
             Self::Lost(_) => LOST,
+            Self::NoOwnerScope => NO_OWNER_SCOPE,
+            Self::Value(_) => VALUE,
             Self::Backend(_) => BACKEND,
         })
     }
@@ -77,17 +129,77 @@ impl fmt::Display for TryLockError {
 impl StdError for TryLockError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::WouldBlock | Self::Closed => None,
+            Self::WouldBlock | Self::Closed | Self::NoOwnerScope => None,
             Self::Lost(source) => Some(source),
-            Self::Backend(source) => Some(source),
+            Self::Value(source) | Self::Backend(source) => Some(source),
         }
     }
 }
 
+impl From<TryLockError> for LockError {
+    fn from(error: TryLockError) -> Self {
+        match error {
+            TryLockError::WouldBlock => Self::Timeout { source: None },
+            TryLockError::Closed => Self::Closed,
+            TryLockError::Lost(lost) => Self::Lost(lost),
+            TryLockError::NoOwnerScope => Self::NoOwnerScope,
+            TryLockError::Value(error) => Self::Value(error),
+            TryLockError::Backend(error) => Self::Backend(error),
+        }
+    }
+}
+
+impl From<ReleaseError> for LockError {
+    fn from(error: ReleaseError) -> Self {
+        match error {
+            ReleaseError::Lost(lost) => Self::Lost(lost),
+            ReleaseError::Backend(error) => Self::Backend(error),
+        }
+    }
+}
+
+/// The losses and failures that every error has.
+macro_rules! from_parts {
+    ($($error:ident),*) => {$(
+        impl From<LeaseLost> for $error {
+            fn from(lost: LeaseLost) -> Self {
+                Self::Lost(lost)
+            }
+        }
+
+        impl From<Error> for $error {
+            fn from(error: Error) -> Self {
+                Self::Backend(error)
+            }
+        }
+    )*};
+}
+
+from_parts!(LockError, TryLockError, ReleaseError);
+
 /// Why a release could not be confirmed.
 ///
 /// The guard is gone in any case, and with it the access to the data.
-#[derive(Clone, Debug)]
+///
+/// # Examples
+///
+/// ```
+/// # use lock_core::memory::MemoryBackend;
+/// use lock_sync::{Locks, MutexGuard, ReleaseError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = Locks::new(MemoryBackend::new());
+/// let mutex = locks.mutex("report", ())?;
+/// match MutexGuard::release(mutex.lock().await?).await {
+///     Ok(()) => {}
+///     Err(ReleaseError::Lost(lost)) => eprintln!("another holder may have had the lock: {lost}"),
+///     Err(error) => eprintln!("the lock is free when its lease has ended: {error}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The lease had ended before: another holder may have had the lock meanwhile.
@@ -119,6 +231,8 @@ impl StdError for ReleaseError {
 ///
 /// [`reason`](Self::reason) says which. Another holder may have the lock now. What this holder has written under its fencing token so far is valid.
 /// The resource must refuse what this holder writes from now on.
+///
+/// The [example](crate::Lease#examples) of a lease shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLost(LossReason);
 
@@ -148,6 +262,8 @@ impl fmt::Display for LeaseLost {
 impl StdError for LeaseLost {}
 
 /// Why a guard has no lease any more.
+///
+/// The [example](crate::Lease#examples) of a lease shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -166,5 +282,8 @@ pub enum LossReason {
 }
 
 const CLOSED: &str = "the locks are shutting down";
-const LOST: &str = "the lease of what is held already is lost";
+const LOST: &str = "the lease is lost";
+const NO_OWNER_SCOPE: &str = "this task has no owner for the lock: run it in `owner_scope(..)`, or use \
+     `lock_as` with an `Owner` (a spawned task does not inherit a scope)";
+const VALUE: &str = "the value beside the lock cannot be read or stored";
 const BACKEND: &str = "the lock backend failed";

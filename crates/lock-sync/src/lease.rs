@@ -203,7 +203,7 @@ impl Lease {
         }
     }
 
-    /// Makes the lease live for at least `ttl` from now on.
+    /// Makes the lease live for at least `ttl` from now on. The future borrows nothing, so another task can run it.
     ///
     /// If the lease ends later than that in any case, the call sends nothing. Otherwise it renews the lease, and waits
     /// until the store has confirmed that. While the store is out of reach, the driver tries again until the lease
@@ -242,13 +242,15 @@ impl Lease {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn extend(&self, ttl: Ttl) -> Result<(), LeaseLost> {
-        try_join_all(self.parts().iter().map(|part| part.extend(ttl))).await.map(drop)
+    pub fn extend(&self, ttl: Ttl) -> impl Future<Output = Result<(), LeaseLost>> + use<> {
+        let lease = self.clone();
+        async move { try_join_all(lease.parts().iter().map(|part| part.extend(ttl))).await.map(drop) }
     }
 
     /// Runs a future for as long as the lease is held.
     ///
-    /// The future may borrow the guard: see the [example](Self#examples) of the type.
+    /// The work may borrow the guard: see the [example](Self#examples) of the type. The future itself borrows nothing of
+    /// the handle, so if the work borrows nothing either, another task can run it.
     ///
     /// # Errors
     ///
@@ -257,8 +259,30 @@ impl Lease {
     /// # Cancel safety
     ///
     /// As `work`.
-    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
-        WhileHeld::new(work, self.lost(), || self.check()).await
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::{Locks, MutexGuard};
+    /// # async fn export() -> Result<u32, std::io::Error> { Ok(7) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let mutex = locks.mutex("export", ())?;
+    /// let guard = mutex.lock().await?;
+    /// let exporting = tokio::spawn(MutexGuard::lease(&guard).while_held(export()));
+    /// // The errors of the task, of the lease and of the work:
+    /// assert_eq!(exporting.await???, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn while_held<F: Future>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<F::Output, LeaseLost>> + use<F> {
+        let lease = self.clone();
+        WhileHeld::new(work, self.lost(), move || lease.check())
     }
 
     /// Runs work that needs the lease, for example its token, for as long as the lease is held.

@@ -148,8 +148,8 @@ pub use mutex::{
     Lock, LockOwned, MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard,
 };
 pub use named::{LockGuard, LockName};
-pub use recipes::barrier::{Barrier, BarrierError, BarrierWaitResult};
-pub use recipes::election::{Election, LeaderInfo, Leadership, Observer, UpdateError};
+pub use recipes::barrier::{Barrier, BarrierWaitResult};
+pub use recipes::election::{Election, LeaderInfo, Leadership, Observer};
 pub use recipes::once_cell::{OnceCell, OnceCellError, SetError};
 pub use recipes::slots::{
     AcquireSlot, AcquireSlotOwned, OwnedSlotPermit, SlotPermit, SlotSemaphore,
@@ -157,14 +157,13 @@ pub use recipes::slots::{
 #[cfg(feature = "postcard")]
 pub use recipes::stored::Postcard;
 pub use recipes::stored::{
-    Bytes, Codec, CodecError, CommitError, Json, SaveError, Snapshot, StoredLockError, StoredMutex,
+    Bytes, Codec, CodecError, CommitError, Json, SaveError, Snapshot, StoredMutex,
     StoredMutexGuard, StoredUpdateError, Versions,
 };
 pub use recipes::together::{LockAll, MultiGuard, TryLockAll};
 pub use reentrant::{
     LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, PassedOwner, ReentrantGuard,
-    ReentrantLock, ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError,
-    current_owner, owner_scope, owner_scope_sync,
+    ReentrantLock, ReentrantMutex, Reentry, current_owner, owner_scope, owner_scope_sync,
 };
 pub use rwlock::{
     OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockUpgradableReadGuard,

@@ -8,8 +8,8 @@ use lock_core::{Error, FencingToken, Instant};
 use lock_redis::RedisBackend;
 use lock_sync::{
     AcquireError, Lease, LockError, Locks, Lost, Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard,
-    OwnedSemaphorePermit, ReentrantGuard, ReentrantLockError, ReentrantMutex, ReleaseError, RwLock,
-    Semaphore, TryAcquireError, TryLockError, TryReentrantLockError, owner_scope, owner_scope_sync,
+    OwnedSemaphorePermit, ReentrantGuard, ReentrantMutex, ReleaseError, RwLock, Semaphore,
+    TryAcquireError, TryLockError, owner_scope, owner_scope_sync,
 };
 
 use super::LOCK;
@@ -257,7 +257,6 @@ macro_rules! denied {
 denied! {
     waiting LockError, trying TryLockError: WouldBlock;
     waiting AcquireError, trying TryAcquireError: NoPermits;
-    waiting ReentrantLockError, trying TryReentrantLockError: WouldBlock;
 }
 
 /// Makes tests of these functions, which are generic over [`Excluding`], for every exclusive lock.

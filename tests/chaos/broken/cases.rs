@@ -104,11 +104,11 @@ fn ring(time: Duration) -> Vec<Step> {
     [0, 1, 2].map(lacks).into()
 }
 
-/// Single packets come after a client has given up waiting for their answers, and before the end of a lease. Each
+/// Single packets come seconds after a client has given up waiting for their answers. Each
 /// worker has a bare majority, so one vote that is lost is enough for a second holder.
 fn stragglers() -> Vec<Step> {
     let time = ms(8_000);
-    let late = Step::new(Fault::Straggle, ms(1_500), time).how(How::By(ms(700)));
+    let late = Step::new(Fault::Straggle, ms(1_500), time).how(How::By(ms(2_000)));
     let late = late.servers(&[0, 1, 2], 3).workers(&[0, 1, 2]);
     ring(time).into_iter().chain([late]).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lock_core::Ttl;
-use lock_sync::{BarrierError, BarrierWaitResult};
+use lock_sync::{BarrierWaitResult, LockError};
 use tokio::task::JoinSet;
 
 use super::mortal::Mortal;
@@ -88,7 +88,7 @@ pub async fn a_barrier_does_not_count_a_dead_participant<S: Counting>() {
     until_held(&pair.here, ARRIVED, 1).await;
     drop(mortal);
     let failed = soon(dying).await.unwrap();
-    assert!(matches!(failed, Err(BarrierError::Backend(_) | BarrierError::Closed)), "{failed:?}");
+    assert!(matches!(failed, Err(LockError::Backend(_) | LockError::Closed)), "{failed:?}");
     until_held(&pair.here, ARRIVED, 0).await;
 
     let mut alone = Box::pin(here.wait());

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lock_sync::{
-    MutexGuard, Owner, OwnerGuard, ReentrantGuard, ReentrantLockError, TryReentrantLockError,
-    owner_scope,
+    LockError, MutexGuard, Owner, OwnerGuard, ReentrantGuard, TryLockError, owner_scope,
 };
 use tokio::task::JoinSet;
 
@@ -20,9 +19,9 @@ pub async fn owners_exclude_each_other<S: Stage>() {
     let guard = soon(here.lock_as(&mut one)).await.unwrap();
     for mutex in [&here, &there] {
         let refused = mutex.try_lock_as(&mut other).await;
-        assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)));
+        assert!(matches!(refused, Err(TryLockError::WouldBlock)));
         let late = mutex.lock_as_timeout(&mut other, MEANWHILE).await;
-        assert!(matches!(late, Err(ReentrantLockError::Timeout { source: None })));
+        assert!(matches!(late, Err(LockError::Timeout { source: None })));
     }
     let token = OwnerGuard::lease(&guard).fencing_token();
     let mut waiting = Box::pin(there.lock_as(&mut other));

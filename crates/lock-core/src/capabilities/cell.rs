@@ -132,6 +132,31 @@ pub trait CellBackend: Backend {
 }
 
 /// A value beside a lock.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Acquire, AcquireOutcome, Backend, Cell, CellBackend, Claim, Key, OwnerToken, Stored, Ttl};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let store = MemoryBackend::new();
+/// let claim = Claim::exclusive(Key::new("leader")?, OwnerToken::generate()?);
+/// let AcquireOutcome::Granted(grant) = store.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?
+/// else {
+///     unreachable!("the key is free")
+/// };
+/// let token = grant.tokens.nth(0).expect("a grant has a token at least");
+/// assert_eq!(store.store(&claim, token, Some(b"10.0.0.7")).await?, Stored::Written);
+///
+/// store.release(&claim).await?;
+/// let cell: Option<Cell> = store.load(&claim.key).await?;
+/// let cell = cell.expect("a value outlives the lease");
+/// assert_eq!((&cell.value[..], cell.token, cell.held), (&b"10.0.0.7"[..], token, false));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cell {
@@ -207,6 +232,8 @@ impl fmt::Debug for Cell {
 }
 
 /// The answer to a request to store a value.
+///
+/// The [example](Cell#examples) of a cell shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "only `Written` says that the value was stored"]
@@ -221,6 +248,8 @@ pub enum Stored {
 /// What the holder of a lock would load: a value, or that there is none.
 ///
 /// A [`Grant`](crate::Grant::value) can bring it. Cheap to clone.
+///
+/// A grant brings it: see [`Acquire::with_value`](crate::Acquire::with_value) for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedValue(Option<Arc<Cell>>);
 
@@ -237,6 +266,8 @@ impl LoadedValue {
 }
 
 /// The answer to a commit.
+///
+/// The [example](Cell#examples) of a cell shows how a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "only `Done` says that the value was stored"]

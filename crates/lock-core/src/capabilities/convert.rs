@@ -101,14 +101,20 @@ forward!(Arc, Box);
 ///
 /// A backend that [shares](crate::SharedBackend) names one of the two, so that a lock over it knows at compile
 /// time whether a reader can become the writer.
+///
+/// The [example](crate::Convert#examples) of a conversion shows what can be converted.
 pub trait Conversion: sealed::Sealed + Send + Sync + 'static {}
 
 /// Leases of a [`ConvertBackend`]: they can change their mode.
+///
+/// The [example](crate::Convert#examples) of a conversion shows what can be converted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Convertible {}
 
 /// Leases that keep their mode until they end, as those of a quorum do.
+///
+/// The [example](crate::Convert#examples) of a conversion shows what can be converted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Fixed {}

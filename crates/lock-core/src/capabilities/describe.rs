@@ -123,6 +123,8 @@ impl Capabilities<'_> {
 }
 
 /// One thing that a backend may be able to do beside the four verbs.
+///
+/// The [example](Capabilities#examples) of capabilities shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Capability {

@@ -52,6 +52,25 @@ pub trait InspectBackend: Backend {
 }
 
 /// The holders and the waiters of a key.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Acquire, Backend, Claim, InspectBackend, Key, Kind, OwnerToken, Ttl};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let store = MemoryBackend::new();
+/// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+/// let _granted = store.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
+///
+/// let inspection = store.inspect(&claim.key).await?;
+/// assert_eq!((inspection.holding, inspection.waiting), (1, 0));
+/// assert_eq!(inspection.holders[0].kind, Kind::Exclusive);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -76,6 +95,8 @@ impl Inspection {
 }
 
 /// One lease.
+///
+/// The [example](Inspection#examples) of an inspection shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -96,6 +117,8 @@ impl Holder {
 }
 
 /// One place in the queue.
+///
+/// The [example](Inspection#examples) of an inspection shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
@@ -113,6 +136,8 @@ impl Waiter {
 }
 
 /// A [`Mode`](crate::Mode) without its secrets.
+///
+/// The [example](Inspection#examples) of an inspection shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {

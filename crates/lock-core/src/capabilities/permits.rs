@@ -29,16 +29,6 @@ use crate::{Claim, ConvertBackend, Error, Key, Released};
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) with both limits in the message, even if no client holds
 ///   a permit (`the_first_user_declares_the_limit`). A limit that is the number that was declared last MAY be
 ///   forgotten when no client has used it for an hour.
-/// - [`Resize::Declare`] is never refused for this reason. It MUST make the declared number the limit, in place of
-///   the number that was declared before it and of all changes of that number. The waiters that there is room for
-///   MUST be served, and all watchers MUST be told if there are more permits than before
-///   (`the_last_declaration_sets_the_limit`).
-/// - After a declaration, requests and calls that declare an earlier number MUST be served under the limit as it is,
-///   as long as it is one of the last [`Permits::DECLARATIONS`] numbers. Another number MUST be refused as before
-///   (`an_earlier_declaration_goes_on_under_the_limit`). Declaring the number that was declared last MUST change
-///   nothing (`a_repeated_declaration_changes_nothing`).
-/// - A declaration MUST NOT end a lease. If more permits are held than there are afterwards, none MUST be granted
-///   until enough of them have come back (`a_smaller_limit_ends_no_lease`).
 /// - [`permits`](Self::permits) MUST tell how many permits there are, how many are held and how many requests
 ///   wait (`the_state_of_a_semaphore_can_be_seen`).
 /// - Permits that are added MUST serve the waiters (`added_permits_serve_those_who_wait`) and all later
@@ -54,6 +44,16 @@ use crate::{Claim, ConvertBackend, Error, Key, Released};
 /// - A closed semaphore MUST NOT grant a permit. A request gets
 ///   [`ErrorKind::Closed`](crate::ErrorKind), every waiter gets a hint to ask again, and permits that are held stay
 ///   (`a_closed_semaphore_grants_nothing`).
+/// - [`Resize::Declare`] is never refused because of the number that it declares. It MUST make the declared number
+///   the limit, in place of the number that was declared before it and of all changes of that number. The waiters that
+///   there is room for MUST be served, and all watchers MUST be told if there are more permits than before
+///   (`the_last_declaration_sets_the_limit`).
+/// - After a declaration, requests and calls that declare an earlier number MUST be served under the limit as it is,
+///   as long as it is one of the last [`Permits::DECLARATIONS`] numbers. Another number MUST be refused as before
+///   (`an_earlier_declaration_goes_on_under_the_limit`). Declaring the number that was declared last MUST change
+///   nothing (`a_repeated_declaration_changes_nothing`).
+/// - A declaration MUST NOT end a lease. If more permits are held than there are afterwards, none MUST be granted
+///   until enough of them have come back (`a_smaller_limit_ends_no_lease`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot count permits",
     label = "a `Semaphore` needs a backend that counts",
@@ -124,6 +124,29 @@ pub trait PermitBackend: ConvertBackend {
 }
 
 /// The state of a semaphore when the store was asked.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Key, PermitBackend, Permits, Resize};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let store = MemoryBackend::new();
+/// let key = Key::new("mail/senders")?;
+/// assert_eq!(store.permits(&key, 2).await?, Permits::new(2));
+///
+/// let resized = store.resize(&key, 2, Resize::Add(3)).await?;
+/// assert_eq!((resized.changed, resized.permits.available()), (3, 5));
+///
+/// // Another number replaces the first one. Users that declare the first number go on.
+/// let resized = store.resize(&key, 4, Resize::Declare).await?;
+/// assert_eq!((resized.changed, resized.permits.limit), (1, 4));
+/// assert_eq!(store.permits(&key, 2).await?, Permits::new(4));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permits {
@@ -157,6 +180,8 @@ impl Permits {
 }
 
 /// A change of the number of permits.
+///
+/// The [example](Permits#examples) of permits shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resize {
@@ -172,6 +197,8 @@ pub enum Resize {
 }
 
 /// The outcome of a change of the number of permits.
+///
+/// The [example](Permits#examples) of permits shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resized {

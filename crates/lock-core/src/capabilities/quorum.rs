@@ -171,6 +171,31 @@ pub trait QuorumNode: Backend {
 }
 
 /// The request to one node of a quorum.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Acquire, Ballot, Claim, FencingToken, Key, OwnerToken, Ttl};
+/// use lock_core::{Membership, QuorumNode, Terms, Vote};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let node = MemoryBackend::new();
+/// let terms = Terms::new(Membership::of(["paris", "dublin", "milan"]), Ttl::DEFAULT);
+/// let standing = node.standing(&terms).await?;
+/// // An operator says that the node has never held leases.
+/// node.vouch(&standing.quarantine, Ttl::DEFAULT).await?;
+/// let standing = node.standing(&terms).await?;
+/// assert!(standing.votes_for(Ttl::DEFAULT)?);
+///
+/// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+/// let request = Acquire::new(claim, Ttl::DEFAULT);
+/// let ballot = Ballot::new(request, FencingToken::new(0)).expecting(standing);
+/// assert!(matches!(node.vote(&ballot).await?, Vote::Granted { .. }));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ballot {
@@ -197,6 +222,8 @@ impl Ballot {
 }
 
 /// What a client expects of the nodes of its quorum. All clients of the nodes must have the same terms.
+///
+/// The [example](Ballot#examples) of a ballot shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Terms {
@@ -223,6 +250,8 @@ impl Terms {
 }
 
 /// What a client says about the end of a quarantine by the clock of the node.
+///
+/// It is a part of the [`Terms`]. The [example](Ballot#examples) of a ballot shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
@@ -235,6 +264,8 @@ pub enum Ending {
 }
 
 /// The set of nodes that make a quorum, as a hash of their names.
+///
+/// The [example](Ballot#examples) of a ballot shows it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Membership(Box<str>);
 
@@ -290,6 +321,8 @@ impl fmt::Debug for Membership {
 }
 
 /// The answer of one node of a quorum.
+///
+/// The [example](Ballot#examples) of a ballot shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "an ignored vote holds the lock until its lease ends"]
@@ -309,6 +342,8 @@ pub enum Vote {
 }
 
 /// Which server a node is, and whether it is in quarantine.
+///
+/// The [example](Ballot#examples) of a ballot shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Standing {
@@ -357,6 +392,8 @@ impl Standing {
 }
 
 /// One run of one server. After a restart it is another `Server`.
+///
+/// The [example](Ballot#examples) of a ballot shows it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Server(Box<str>);
 
@@ -380,6 +417,8 @@ impl fmt::Debug for Server {
 
 /// A period in which a node abstains from ballots that expect a standing. A new quarantine begins whenever the node may
 /// have forgotten leases.
+///
+/// The [example](Ballot#examples) of a ballot shows it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Quarantine(Box<str>);
 
@@ -403,6 +442,15 @@ impl fmt::Debug for Quarantine {
 
 /// The public part of an [`OwnerToken`]. It tells one holder from another, is the same on every node, and proves
 /// no ownership.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::{OwnerTag, OwnerToken};
+///
+/// let owner = OwnerToken::from_bytes([7; 16]);
+/// assert_eq!(OwnerTag::of_stored(owner.expose()), Some(owner.tag()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerTag(u32);
 

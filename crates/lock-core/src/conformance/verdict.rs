@@ -3,6 +3,8 @@
 use crate::Error;
 
 /// The outcome of testing one law.
+///
+/// A [`Suite`](super::Suite) shows how laws are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "a broken law is a value here, not a panic"]

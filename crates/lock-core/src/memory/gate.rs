@@ -9,6 +9,8 @@ use tokio::sync::{Semaphore, watch};
 /// Made by [`Faults::hold_requests`](super::Faults::hold_requests) and
 /// [`Faults::hold_replies`](super::Faults::hold_replies). Dropping the gate opens it for good, so that a
 /// test that fails half-way does not hang.
+///
+/// The [example](super::Faults#examples) of the faults shows how a store misbehaves.
 #[derive(Debug)]
 #[must_use = "a gate opens when it is dropped"]
 pub struct Gate(Arc<Barrier>);

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// How much a [`Finding`] matters for locks. A later variant matters more.
+///
+/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
@@ -19,6 +21,8 @@ pub enum Severity {
 }
 
 /// One thing that the check found at one server, or in a deployment as a whole.
+///
+/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -38,6 +42,8 @@ pub struct Finding {
 }
 
 /// What one server told about itself. A value is `None` if the server did not tell it.
+///
+/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -61,6 +67,8 @@ pub struct Server {
 }
 
 /// The role of a server in replication.
+///
+/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
@@ -72,6 +80,8 @@ pub enum Role {
 }
 
 /// The deployment that a server is a part of, as the server tells it.
+///
+/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
@@ -90,6 +100,8 @@ pub enum Topology {
 ///
 /// The true difference lies between `micros - uncertainty_micros` and `micros + uncertainty_micros`, if neither
 /// clock was set during the request.
+///
+/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -61,6 +61,7 @@ impl Hold {
     /// Ends the hold, and takes its permits out of the semaphore for good. The request is enqueued, as for a drop.
     pub(crate) fn forget(mut self) {
         self.live = false;
+        self.tell_handles();
         self.entry.event(|machine| machine.forget(self.ticket.hold, self.manner));
     }
 

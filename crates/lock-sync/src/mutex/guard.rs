@@ -108,6 +108,8 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
 guard!(['a, T: ?Sized] MutexGuard<'a, T> => mut T);
 
 /// A [`MutexGuard`] that borrows nothing: it keeps an `Arc` of its mutex.
+///
+/// See [`Mutex::lock_owned`](crate::Mutex::lock_owned) for an example.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the Mutex will immediately unlock"]
 pub struct OwnedMutexGuard<T: ?Sized> {

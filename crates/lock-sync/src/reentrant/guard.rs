@@ -49,11 +49,11 @@ impl<'a, T: ?Sized> OwnerGuard<'a, T> {
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, Owner, ReentrantLockError, ReentrantMutex};
+    /// # use lock_sync::{LockError, Locks, Owner, ReentrantMutex};
     /// async fn outer(
     ///     mutex: &ReentrantMutex<u32>,
     ///     owner: &mut Owner,
-    /// ) -> Result<u32, ReentrantLockError> {
+    /// ) -> Result<u32, LockError> {
     ///     let mut guard = mutex.lock_as(owner).await?;
     ///     let (data, owner) = guard.split();
     ///     Ok(data + inner(mutex, owner).await?)
@@ -62,7 +62,7 @@ impl<'a, T: ?Sized> OwnerGuard<'a, T> {
     /// async fn inner(
     ///     mutex: &ReentrantMutex<u32>,
     ///     owner: &mut Owner,
-    /// ) -> Result<u32, ReentrantLockError> {
+    /// ) -> Result<u32, LockError> {
     ///     Ok(*mutex.lock_as(owner).await?)
     /// }
     ///

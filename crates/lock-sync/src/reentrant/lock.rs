@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use lock_core::OwnerToken;
 
-use super::{
-    Owner, OwnerGuard, ReentrantGuard, ReentrantLockError, ReentrantMutex, TryReentrantLockError,
-    scope,
-};
+use super::error::Unentered;
+use super::{Owner, OwnerGuard, ReentrantGuard, ReentrantMutex, scope};
 use crate::bare::{Denial, Locking, Wait};
-use crate::waits::{block, future};
+use crate::error::{LockError, TryLockError};
+use crate::waits::{AcquireOutcome, block, future};
 
 impl<T: ?Sized> ReentrantMutex<T> {
     /// Locks in the name of an owner. It enters at once if the owner already holds the lock. Otherwise it waits until
@@ -30,11 +29,11 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`ReentrantLockError::Lost`] if this owner has lost its lease, and a guard of that lease still exists;
-    /// - [`ReentrantLockError::Timeout`] if the wait limit was reached;
-    /// - [`ReentrantLockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach
+    /// - [`LockError::Lost`] if this owner has lost its lease, and a guard of that lease still exists;
+    /// - [`LockError::Timeout`] if the wait limit was reached;
+    /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach
     ///   for longer than a lease lives;
-    /// - [`ReentrantLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    /// - [`LockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples
     ///
@@ -97,16 +96,16 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`TryReentrantLockError::WouldBlock`] if another owner holds the lock, or waits for it in this process;
-    /// - [`TryReentrantLockError::Lost`] as [`lock_as`](Self::lock_as);
-    /// - [`TryReentrantLockError::Backend`] if the store could not be asked;
-    /// - [`TryReentrantLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    /// - [`TryLockError::WouldBlock`] if another owner holds the lock, or waits for it in this process;
+    /// - [`TryLockError::Lost`] as [`lock_as`](Self::lock_as);
+    /// - [`TryLockError::Backend`] if the store could not be asked;
+    /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     pub async fn try_lock_as<'a>(
         &'a self,
         owner: &'a mut Owner,
-    ) -> Result<OwnerGuard<'a, T>, TryReentrantLockError> {
+    ) -> Result<OwnerGuard<'a, T>, TryLockError> {
         self.given_back_unless_held(owner.token()).await;
-        Ok(self.as_owner(owner, Wait::Try).await?)
+        Ok(AcquireOutcome(self.as_owner(owner, Wait::Try)).await?)
     }
 
     /// Locks in the name of an owner, from synchronous code.
@@ -139,7 +138,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     pub fn blocking_lock_as<'a>(
         &'a self,
         owner: &'a mut Owner,
-    ) -> Result<OwnerGuard<'a, T>, ReentrantLockError> {
+    ) -> Result<OwnerGuard<'a, T>, LockError> {
         block(self.lock_as(owner))
     }
 
@@ -158,7 +157,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`ReentrantLockError::NoOwnerScope`] outside a scope, also in a task that was spawned within a scope;
+    /// - [`LockError::NoOwnerScope`] outside a scope, also in a task that was spawned within a scope;
     /// - the errors of [`lock_as`](Self::lock_as).
     ///
     /// # Examples
@@ -175,7 +174,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///     let inner = mutex.lock().await?;
     ///     drop(outer); // still held: `inner` is there
     ///     assert!(ReentrantGuard::lease(&inner).is_valid());
-    ///     Ok::<_, lock_sync::ReentrantLockError>(())
+    ///     Ok::<_, lock_sync::LockError>(())
     /// })
     /// .await?;
     /// # Ok(())
@@ -207,11 +206,11 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`TryReentrantLockError::NoOwnerScope`] outside a scope;
+    /// - [`TryLockError::NoOwnerScope`] outside a scope;
     /// - the errors of [`try_lock_as`](Self::try_lock_as).
-    pub async fn try_lock(&self) -> Result<ReentrantGuard<'_, T>, TryReentrantLockError> {
+    pub async fn try_lock(&self) -> Result<ReentrantGuard<'_, T>, TryLockError> {
         self.given_back_unless_held(scope::current_token()?).await;
-        Ok(self.in_scope(Wait::Try).await?)
+        Ok(AcquireOutcome(self.in_scope(Wait::Try)).await?)
     }
 
     /// Locks in the name of the owner of this scope, from synchronous code in an
@@ -225,7 +224,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     ///
     /// As [`blocking_lock_as`](Self::blocking_lock_as).
     #[track_caller]
-    pub fn blocking_lock(&self) -> Result<ReentrantGuard<'_, T>, ReentrantLockError> {
+    pub fn blocking_lock(&self) -> Result<ReentrantGuard<'_, T>, LockError> {
         block(self.lock())
     }
 
@@ -255,7 +254,7 @@ future! {
     /// The future that [`ReentrantMutex::lock_as`] returns.
     #[must_use = "futures do nothing unless polled"]
     LockAs['a, T: ?Sized]['a, T](by: ByOwner<'a>, mutex: &'a ReentrantMutex<T>)
-        -> Result<OwnerGuard<'a, T>, Denial => ReentrantLockError>
+        -> Result<OwnerGuard<'a, T>, Denial => LockError>
     |context| {
         by.locking.poll(context, || Some(())).map_ok(|(hold, ())| {
             let owner = by.owner.take().expect("a lock future is granted the lock once");
@@ -281,7 +280,7 @@ future! {
     /// The future that [`ReentrantMutex::lock`] returns.
     #[must_use = "futures do nothing unless polled"]
     ReentrantLock['a, T: ?Sized]['a, T](scoped: InScope, mutex: &'a ReentrantMutex<T>)
-        -> Result<ReentrantGuard<'a, T>, ReentrantLockError => ReentrantLockError>
+        -> Result<ReentrantGuard<'a, T>, Unentered => LockError>
     |context| {
         let locking = match &mut scoped.locking {
             Some(locking) => locking,
@@ -294,7 +293,7 @@ future! {
             }
         };
         let locked = locking.poll(context, || Some(()));
-        locked.map_ok(|(hold, ())| ReentrantGuard::new(*mutex, hold)).map_err(Into::into)
+        locked.map_ok(|(hold, ())| ReentrantGuard::new(*mutex, hold)).map_err(Unentered::Denied)
     }
 }
 

@@ -12,7 +12,6 @@ use std::fmt;
 
 use lock_core::{Error, Key};
 
-pub use error::{ReentrantLockError, TryReentrantLockError};
 pub use guard::{OwnerGuard, ReentrantGuard};
 pub use lock::{LockAs, ReentrantLock};
 pub use owner::Owner;
@@ -56,7 +55,7 @@ use crate::options::options;
 /// # If the lease is lost
 ///
 /// Every guard of the owner in this process reports the loss. While one of these guards exists, locking again fails
-/// with [`ReentrantLockError::Lost`], because the lock no longer protects the work that the outer calls began.
+/// with [`LockError::Lost`](crate::LockError::Lost), because the lock no longer protects the work that the outer calls began.
 ///
 /// # Other options
 ///
@@ -82,7 +81,7 @@ use crate::options::options;
 ///     let token = |guard| ReentrantGuard::lease(guard).fencing_token();
 ///     assert_eq!(token(&inner), token(&outer));
 ///     inner.lock().expect("nobody panicked").push("leaf");
-///     Ok::<_, lock_sync::ReentrantLockError>(())
+///     Ok::<_, lock_sync::LockError>(())
 /// })
 /// .await?;
 /// # Ok(())

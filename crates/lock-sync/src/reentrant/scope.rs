@@ -10,7 +10,9 @@ use lock_core::{Error, OwnerToken};
 use pin_project::pin_project;
 use tokio::task::futures::TaskLocalFuture;
 
-use super::{Owner, ReentrantLockError};
+use super::Owner;
+use super::error::Unentered;
+use crate::error::LockError;
 
 /// Runs a future with an owner of its own: inside it, [`ReentrantMutex::lock`](crate::ReentrantMutex::lock)
 /// locks in the name of that owner, and enters the locks that the owner already holds.
@@ -24,7 +26,7 @@ use super::{Owner, ReentrantLockError};
 ///   distinguish a branch from a nested call. If the branches must exclude one another, give each its own
 ///   `owner_scope`.
 /// - A task that is spawned inside has no owner. Locking there returns
-///   [`NoOwnerScope`](ReentrantLockError::NoOwnerScope), so the task cannot enter by mistake. To give the task this
+///   [`NoOwnerScope`](LockError::NoOwnerScope), so the task cannot enter by mistake. To give the task this
 ///   owner on purpose, use [`current_owner`].
 /// - A scope inside another scope has another owner. It waits for the locks that the outer owner holds. If the outer
 ///   owner waits for the inner scope, both wait for ever. A [wait limit](crate::Builder::wait_limit) ends such a wait.
@@ -39,14 +41,14 @@ use super::{Owner, ReentrantLockError};
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
-/// use lock_sync::{Locks, ReentrantLockError, ReentrantMutex, owner_scope};
+/// use lock_sync::{Locks, LockError, ReentrantMutex, owner_scope};
 ///
-/// async fn ship(order: &ReentrantMutex<()>) -> Result<(), ReentrantLockError> {
+/// async fn ship(order: &ReentrantMutex<()>) -> Result<(), LockError> {
 ///     let _guard = order.lock().await?;
 ///     pack(order).await
 /// }
 ///
-/// async fn pack(order: &ReentrantMutex<()>) -> Result<(), ReentrantLockError> {
+/// async fn pack(order: &ReentrantMutex<()>) -> Result<(), LockError> {
 ///     let _guard = order.lock().await?; // also alone, and at once if `ship` has it
 ///     Ok(())
 /// }
@@ -56,7 +58,7 @@ use super::{Owner, ReentrantLockError};
 /// let locks = Locks::new(MemoryBackend::new());
 /// let order = locks.reentrant_mutex("orders/42", ())?;
 /// owner_scope(ship(&order)).await?;
-/// assert!(matches!(ship(&order).await, Err(ReentrantLockError::NoOwnerScope)));
+/// assert!(matches!(ship(&order).await, Err(LockError::NoOwnerScope)));
 /// # Ok(())
 /// # }
 /// ```
@@ -83,7 +85,7 @@ pub fn owner_scope<F: Future>(future: F) -> OwnerScope<F> {
 ///     let inner = order.blocking_lock()?;
 ///     let token = |guard| ReentrantGuard::lease(guard).fencing_token();
 ///     assert_eq!(token(&outer), token(&inner));
-///     Ok::<_, lock_sync::ReentrantLockError>(())
+///     Ok::<_, lock_sync::LockError>(())
 /// })?;
 /// # Ok(())
 /// # }
@@ -98,8 +100,8 @@ pub fn owner_scope_sync<R>(work: impl FnOnce() -> R) -> R {
 ///
 /// # Errors
 ///
-/// - [`ReentrantLockError::NoOwnerScope`] outside a scope;
-/// - [`ReentrantLockError::Backend`] if the operating system gives no random bytes.
+/// - [`LockError::NoOwnerScope`] outside a scope;
+/// - [`LockError::Backend`] if the operating system gives no random bytes.
 ///
 /// # Examples
 ///
@@ -121,8 +123,8 @@ pub fn owner_scope_sync<R>(work: impl FnOnce() -> R) -> R {
 /// # Ok(())
 /// # }
 /// ```
-pub fn current_owner() -> Result<Owner, ReentrantLockError> {
-    current_token().map(Owner::from_token)
+pub fn current_owner() -> Result<Owner, LockError> {
+    Ok(Owner::from_token(current_token()?))
 }
 
 impl Owner {
@@ -137,10 +139,10 @@ impl Owner {
     }
 }
 
-pub(super) fn current_token() -> Result<OwnerToken, ReentrantLockError> {
+pub(super) fn current_token() -> Result<OwnerToken, Unentered> {
     match OWNER.try_with(Scope::token) {
-        Ok(token) => token.map_err(ReentrantLockError::Backend),
-        Err(_) => Err(ReentrantLockError::NoOwnerScope),
+        Ok(token) => token.map_err(Unentered::NoOwner),
+        Err(_) => Err(Unentered::NoOwnerScope),
     }
 }
 

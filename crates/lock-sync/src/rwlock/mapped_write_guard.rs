@@ -12,6 +12,23 @@ use crate::guard::{Guarded, guard, narrowing};
 /// [`map`](super::RwLockWriteGuard::map).
 ///
 /// As with tokio, it can no longer be downgraded, because it does not give access to the whole data.
+///
+/// # Examples
+///
+/// ```
+/// # use lock_core::memory::MemoryBackend;
+/// use lock_sync::{Locks, RwLockWriteGuard};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = Locks::new(MemoryBackend::new());
+/// let pair = locks.rwlock("pair", (1, 2))?;
+/// let mut second = RwLockWriteGuard::map(pair.write().await?, |pair| &mut pair.1);
+/// *second += 1;
+/// assert_eq!(*second, 3);
+/// # Ok(())
+/// # }
+/// ```
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockMappedWriteGuard<'a, T: ?Sized> {
@@ -34,6 +51,8 @@ guard!(['a, T: ?Sized] RwLockMappedWriteGuard<'a, T> => mut T);
 
 /// An [`OwnedRwLockWriteGuard`](super::OwnedRwLockWriteGuard) that was narrowed with
 /// [`map`](super::OwnedRwLockWriteGuard::map).
+///
+/// The [example](crate::RwLockMappedWriteGuard#examples) of the borrowed guard shows how to get one.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T, C = Convertible> {

@@ -57,6 +57,8 @@ impl<'a, T: ?Sized> RwLockReadGuard<'a, T> {
 guard!(['a, T: ?Sized] RwLockReadGuard<'a, T> => T);
 
 /// An [`RwLockReadGuard`] that borrows nothing: it keeps an `Arc` of its lock.
+///
+/// See [`RwLock::read_owned`](crate::RwLock::read_owned) for an example.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T, C = Convertible> {

@@ -56,6 +56,8 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
 guard!(['a, T: ?Sized, C] RwLockUpgradableReadGuard<'a, T, C> => T);
 
 /// An [`RwLockUpgradableReadGuard`] that borrows nothing: it keeps an `Arc` of its lock.
+///
+/// See [`RwLock`](crate::RwLock#examples) for an example.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct OwnedRwLockUpgradableReadGuard<T: ?Sized, C = Convertible> {

@@ -152,6 +152,8 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
 guard!(['a, T: ?Sized, C] RwLockWriteGuard<'a, T, C> => mut T);
 
 /// An [`RwLockWriteGuard`] that borrows nothing: it keeps an `Arc` of its lock.
+///
+/// See [`RwLock::write_owned`](crate::RwLock::write_owned) for an example.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct OwnedRwLockWriteGuard<T: ?Sized, C = Convertible> {

@@ -6,11 +6,14 @@ use std::fmt;
 use lock_core::{Error, ErrorKind};
 
 use crate::bare::Denial;
+use crate::error::{LockError, TryLockError};
 
 /// Why permits could not be acquired.
 ///
 /// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
-#[derive(Clone, Debug)]
+///
+/// See [`Semaphore::close`](crate::Semaphore::close) for an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// The semaphore gives out no more permits. [`Semaphore::close`](crate::Semaphore::close) was called on this
@@ -64,25 +67,12 @@ impl StdError for AcquireError {
     }
 }
 
-impl PartialEq for AcquireError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Closed, Self::Closed) => true,
-            (Self::Timeout { source: one }, Self::Timeout { source: other }) => {
-                one.as_ref().map(Error::kind) == other.as_ref().map(Error::kind)
-            }
-            (Self::Backend(one), Self::Backend(other)) => one.kind() == other.kind(),
-            _ => false,
-        }
-    }
-}
-
-impl Eq for AcquireError {}
-
 /// Why permits could not be acquired at once.
 ///
 /// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
-#[derive(Clone, Debug)]
+///
+/// The [example](crate::Semaphore#examples) of a semaphore shows one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// The semaphore gives out no more permits: see [`AcquireError::Closed`].
@@ -122,17 +112,43 @@ impl StdError for TryAcquireError {
     }
 }
 
-impl PartialEq for TryAcquireError {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Closed, Self::Closed) | (Self::NoPermits, Self::NoPermits) => true,
-            (Self::Backend(one), Self::Backend(other)) => one.kind() == other.kind(),
-            _ => false,
+impl From<AcquireError> for LockError {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Closed => Self::Closed,
+            AcquireError::Timeout { source } => Self::Timeout { source },
+            AcquireError::Backend(error) => Self::Backend(error),
         }
     }
 }
 
-impl Eq for TryAcquireError {}
+impl From<TryAcquireError> for TryLockError {
+    fn from(error: TryAcquireError) -> Self {
+        match error {
+            TryAcquireError::Closed => Self::Closed,
+            TryAcquireError::NoPermits => Self::WouldBlock,
+            TryAcquireError::Backend(error) => Self::Backend(error),
+        }
+    }
+}
+
+impl From<TryAcquireError> for LockError {
+    fn from(error: TryAcquireError) -> Self {
+        TryLockError::from(error).into()
+    }
+}
+
+impl From<Error> for AcquireError {
+    fn from(error: Error) -> Self {
+        Self::Backend(error)
+    }
+}
+
+impl From<Error> for TryAcquireError {
+    fn from(error: Error) -> Self {
+        Self::Backend(error)
+    }
+}
 
 const CLOSED: &str = "semaphore closed";
 const BACKEND: &str = "the lock backend failed";

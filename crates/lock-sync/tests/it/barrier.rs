@@ -1,6 +1,5 @@
 //! A barrier, over two clients.
 
-use std::error::Error;
 use std::time::Duration;
 
 use lock_core::memory::{Gate, MemoryBackend, Verb};
@@ -8,7 +7,7 @@ use lock_core::{
     Acquire, AcquireOutcome, Backend, CellBackend, Claim, ErrorKind, InspectBackend, Key,
     OwnerToken, Stored, Ttl,
 };
-use lock_sync::{Barrier, BarrierError, BarrierWaitResult, Locks};
+use lock_sync::{Barrier, BarrierWaitResult, LockError, Locks};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,7 +21,6 @@ assert_traits! {
     Barrier: Send & Sync & Unpin;
     tokio::sync::BarrierWaitResult: Send & Sync & Unpin;
     BarrierWaitResult: Send & Sync & Unpin;
-    BarrierError: Send & Sync & Unpin & Error;
 }
 
 #[test]
@@ -303,7 +301,7 @@ async fn a_withdrawn_arrival_does_not_count() {
     drop(waiting);
     has_arrived(&pair.store, 0).await;
     let alone = there.wait_timeout(Duration::from_millis(50)).await;
-    assert!(matches!(alone, Err(BarrierError::Timeout { source: None })), "{alone:?}");
+    assert!(matches!(alone, Err(LockError::Timeout { source: None })), "{alone:?}");
     has_arrived(&pair.store, 0).await;
     let (one, other) = tokio::join!(here.wait(), there.wait());
     assert_eq!(leaders(&[one.unwrap(), other.unwrap()]), 1);
@@ -322,7 +320,7 @@ async fn another_number_is_an_error_that_names_both() {
             error = async { has_arrived(&pair.store, 1).await; seven.wait().await } => error,
         }
     };
-    let Err(BarrierError::Backend(error)) = refused.await else { panic!() };
+    let Err(LockError::Backend(error)) = refused.await else { panic!() };
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     let message = error.to_string();
     assert!(message.contains('2') && message.contains('7'), "{message}");
@@ -363,12 +361,12 @@ async fn the_wait_limit_counts() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL).wait_limit(TTL));
     let (here, _) = pair.barriers(2);
     let begin = Instant::now();
-    assert!(matches!(here.wait().await, Err(BarrierError::Timeout { source: None })));
+    assert!(matches!(here.wait().await, Err(LockError::Timeout { source: None })));
     assert!(begin.elapsed() >= TTL && begin.elapsed() < TTL + Duration::from_millis(50));
     pair.all_released().await;
     pair.ours.faults().cut();
     let error = here.wait().await.unwrap_err();
-    assert!(matches!(error, BarrierError::Timeout { source: Some(_) }), "it says why: {error:?}");
+    assert!(matches!(error, LockError::Timeout { source: Some(_) }), "it says why: {error:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -378,7 +376,7 @@ async fn out_of_reach_is_an_error_after_a_lease() {
     pair.ours.faults().cut();
     let begin = Instant::now();
     let error = here.wait().await.unwrap_err();
-    assert!(matches!(&error, BarrierError::Backend(e) if e.is_retryable()), "{error:?}");
+    assert!(matches!(&error, LockError::Backend(e) if e.is_retryable()), "{error:?}");
     assert!(begin.elapsed() >= TTL && begin.elapsed() < TTL * 2);
 }
 
@@ -389,8 +387,8 @@ async fn a_shutdown_ends_the_wait() {
     let mut waiting = Box::pin(here.wait());
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     pair.here.shutdown().await;
-    assert!(matches!(waiting.await, Err(BarrierError::Closed)));
-    assert!(matches!(here.wait().await, Err(BarrierError::Closed)));
+    assert!(matches!(waiting.await, Err(LockError::Closed)));
+    assert!(matches!(here.wait().await, Err(LockError::Closed)));
     pair.all_released().await;
 }
 

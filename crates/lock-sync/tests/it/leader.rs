@@ -9,7 +9,7 @@ use lock_core::memory::Verb;
 use lock_core::{ErrorKind, InspectBackend, Key};
 use lock_sync::{
     Election, LeaderInfo, Leadership, LockError, Locks, LossReason, Observer, ReleaseError,
-    TryLockError, UpdateError,
+    SaveError, TryLockError,
 };
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
@@ -24,7 +24,7 @@ assert_traits! {
     Leadership: Send & Sync & Unpin;
     LeaderInfo: Send & Sync & Unpin;
     Observer: Send & Sync & Unpin;
-    UpdateError: Send & Sync & Unpin & Error;
+    SaveError: Send & Sync & Unpin & Error;
 }
 
 #[test]
@@ -141,9 +141,9 @@ async fn a_leader_that_was_deposed_changes_nothing_any_more() {
     let mut deposed = here.campaign("deposed").await.unwrap();
     pair.store.force_release(&key()).await.unwrap();
     let error = deposed.update("me").await.unwrap_err();
-    assert!(matches!(error, UpdateError::Lost(_)), "{error:?}");
+    assert!(matches!(error, SaveError::Lost(_)), "{error:?}");
     let _next = there.campaign("next").await.unwrap();
-    assert!(matches!(deposed.update("me").await, Err(UpdateError::Lost(_))));
+    assert!(matches!(deposed.update("me").await, Err(SaveError::Lost(_))));
     assert_eq!(
         deposed.lease().while_held(pending::<()>()).await.unwrap_err().reason(),
         LossReason::Revoked
@@ -286,7 +286,7 @@ async fn a_value_has_a_limit_too() {
     assert!(matches!(here.try_campaign(&long).await, Err(TryLockError::Backend(e)) if refused(&e)));
     assert_eq!(pair.ours.stats().total(), 0, "no request is sent");
     let mut leadership = here.campaign("").await.unwrap();
-    assert!(matches!(leadership.update(&long).await, Err(UpdateError::Backend(e)) if refused(&e)));
+    assert!(matches!(leadership.update(&long).await, Err(SaveError::Refused(e)) if refused(&e)));
     assert_eq!(leader(&here).await.unwrap(), b"", "the former value stands");
 }
 

@@ -303,3 +303,21 @@ fn a_blocked_executor_loses_nothing() {
         assert!(there.try_lock().await.is_err());
     });
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_and_extensions_run_in_tasks_that_do_not_have_the_handle() {
+    let pair = short();
+    let mutex = pair.here.mutex("it", ()).unwrap().with_renewal(false);
+    let guard = mutex.lock().await.unwrap();
+    let lease = MutexGuard::lease(&guard);
+    let long = lock_core::Ttl::new(TTL * 10).unwrap();
+    tokio::spawn(lease.extend(long)).await.unwrap().unwrap();
+    assert!(lease.remaining() > TTL * 9);
+    let working = tokio::spawn(lease.while_held(sleep(TTL)));
+    assert_eq!(working.await.unwrap(), Ok(()));
+    let working = tokio::spawn(lease.while_held(std::future::pending::<()>()));
+    drop(lease);
+    settle().await;
+    drop(guard);
+    assert_eq!(working.await.unwrap().unwrap_err().reason(), LossReason::Released);
+}

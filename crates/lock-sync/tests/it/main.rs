@@ -14,6 +14,7 @@ mod driver_gone;
 mod drops;
 mod ears;
 mod erased;
+mod errors;
 mod foreign;
 mod from_tokio;
 mod handle;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_sync::{
-    Locks, LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, ReentrantLockError,
-    ReentrantMutex, Reentry, ReleaseError, TryReentrantLockError, owner_scope_sync,
+    LockError, Locks, LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, ReentrantMutex,
+    Reentry, ReleaseError, TryLockError, owner_scope_sync,
 };
 use tokio::time::sleep;
 
@@ -212,7 +212,7 @@ async fn a_crashed_owner_is_followed_by_the_next() {
     let token = OwnerGuard::lease(&guard).fencing_token();
     assert!(OwnerGuard::lease(&next).fencing_token() > token);
     let again = here.lock_as(guard.split().1).await;
-    assert!(matches!(again, Err(ReentrantLockError::Lost(_))), "{again:?}");
+    assert!(matches!(again, Err(LockError::Lost(_))), "{again:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,11 +226,11 @@ async fn an_owner_that_has_lost_the_lock_cannot_enter_again() {
     let lost = OwnerGuard::lease(&outer).lost().await;
     assert_eq!(lost.reason(), LossReason::Revoked);
     match here.lock_as(outer.split().1).await {
-        Err(ReentrantLockError::Lost(again)) => assert_eq!(again, lost),
+        Err(LockError::Lost(again)) => assert_eq!(again, lost),
         other => panic!("{other:?}"),
     }
     match here.try_lock_as(outer.split().1).await {
-        Err(TryReentrantLockError::Lost(again)) => assert_eq!(again, lost),
+        Err(TryLockError::Lost(again)) => assert_eq!(again, lost),
         other => panic!("{other:?}"),
     }
     assert!(matches!(OwnerGuard::release(outer).await, Err(ReleaseError::Lost(_))));
@@ -250,7 +250,7 @@ async fn a_loss_that_nobody_has_noticed_is_noticed_on_entering() {
     // As after SIGCONT: time has passed, and nothing has run yet.
     tokio::time::advance(TTL * 2).await;
     let again = here.lock_as(outer.split().1).await;
-    assert!(matches!(again, Err(ReentrantLockError::Lost(_))), "{again:?}");
+    assert!(matches!(again, Err(LockError::Lost(_))), "{again:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,10 +277,10 @@ async fn a_shutdown_refuses_owners_too() {
     let mut waiting = Box::pin(here.lock_as(&mut other));
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     pair.here.shutdown().await;
-    assert!(matches!(waiting.await, Err(ReentrantLockError::Closed)));
+    assert!(matches!(waiting.await, Err(LockError::Closed)));
     assert!(OwnerGuard::lease(&guard).is_valid(), "guards outlive it");
     let refused = here.try_lock_as(&mut other).await;
-    assert!(matches!(refused, Err(TryReentrantLockError::Closed)));
+    assert!(matches!(refused, Err(TryLockError::Closed)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,9 +289,9 @@ async fn out_of_reach_is_an_error() {
     let (here, _) = pair.reentrant_mutexes();
     let mut owner = Owner::new().unwrap();
     pair.ours.faults().cut();
-    assert!(matches!(here.lock_as(&mut owner).await, Err(ReentrantLockError::Backend(_))));
+    assert!(matches!(here.lock_as(&mut owner).await, Err(LockError::Backend(_))));
     let refused = here.try_lock_as(&mut owner).await;
-    assert!(matches!(refused, Err(TryReentrantLockError::Backend(_))));
+    assert!(matches!(refused, Err(TryLockError::Backend(_))));
 }
 
 #[test]

@@ -6,9 +6,8 @@ use std::future::Ready;
 use std::rc::Rc;
 
 use lock_sync::{
-    LockAs, Owner, OwnerGuard, OwnerScope, ParseOwnerError, PassedOwner, ReentrantGuard,
-    ReentrantLock, ReentrantLockError, ReentrantMutex, Reentry, TryReentrantLockError, owner_scope,
-    owner_scope_sync,
+    LockAs, LockError, Owner, OwnerGuard, OwnerScope, ParseOwnerError, PassedOwner, ReentrantGuard,
+    ReentrantLock, ReentrantMutex, Reentry, TryLockError, owner_scope, owner_scope_sync,
 };
 
 use crate::contract::assert_traits;
@@ -34,8 +33,6 @@ assert_traits! {
     OwnerScope<Ready<u8>>: Send & Sync & !Unpin;
     OwnerScope<Ready<Cell<u8>>>: Send & !Sync & !Unpin;
     OwnerScope<Ready<Rc<u8>>>: !Send & !Sync & !Unpin;
-    ReentrantLockError: Send & Sync & Unpin & Error;
-    TryReentrantLockError: Send & Sync & Unpin & Error;
     ParseOwnerError: Send & Sync & Unpin & Error;
 }
 
@@ -73,10 +70,8 @@ fn errors_say_why() {
     let error = "me".parse::<PassedOwner>().unwrap_err();
     assert_eq!(error.to_string(), "an owner has 32 hexadecimal digits, not 2 bytes");
     let error = lock_core::Error::new(lock_core::ErrorKind::Denied, "wrong password");
-    let error = ReentrantLockError::Backend(error);
+    let error = LockError::Backend(error);
     assert_eq!(error.source().unwrap().to_string(), "wrong password");
-    let error = TryReentrantLockError::from(error);
-    assert_eq!(error.source().unwrap().to_string(), "wrong password");
-    assert!(ReentrantLockError::NoOwnerScope.source().is_none());
-    assert_eq!(TryReentrantLockError::WouldBlock.to_string(), "operation would block");
+    assert!(LockError::NoOwnerScope.source().is_none());
+    assert_eq!(TryLockError::WouldBlock.to_string(), "operation would block");
 }

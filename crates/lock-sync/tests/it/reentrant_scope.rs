@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_sync::{
-    Owner, OwnerGuard, ReentrantGuard, ReentrantLockError, TryReentrantLockError, current_owner,
-    owner_scope, owner_scope_sync,
+    LockError, Owner, OwnerGuard, ReentrantGuard, TryLockError, current_owner, owner_scope,
+    owner_scope_sync,
 };
 
 use crate::reentrant::sent;
@@ -41,15 +41,15 @@ async fn outside_a_scope_it_is_an_error_that_says_what_to_do() {
     let pair = Pair::threaded();
     let (here, _) = pair.reentrant_mutexes();
     let error = here.lock().await.unwrap_err();
-    assert!(matches!(error, ReentrantLockError::NoOwnerScope));
+    assert!(matches!(error, LockError::NoOwnerScope));
     let message = error.to_string();
     for way_out in ["owner_scope", "lock_as", "spawned task"] {
         assert!(message.contains(way_out), "{message}");
     }
     let error = here.try_lock().await.unwrap_err();
-    assert!(matches!(error, TryReentrantLockError::NoOwnerScope));
+    assert!(matches!(error, TryLockError::NoOwnerScope));
     assert_eq!(error.to_string(), message);
-    assert!(matches!(current_owner(), Err(ReentrantLockError::NoOwnerScope)));
+    assert!(matches!(current_owner(), Err(LockError::NoOwnerScope)));
     assert_eq!(pair.ours.stats().total(), 0);
 }
 
@@ -85,7 +85,7 @@ async fn a_guard_may_leave_the_scope() {
     let guard = owner_scope(here.lock()).await.unwrap();
     assert!(ReentrantGuard::lease(&guard).is_valid());
     let refused = owner_scope(here.try_lock()).await;
-    assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)), "another scope");
+    assert!(matches!(refused, Err(TryLockError::WouldBlock)), "another scope");
     drop(refused);
     drop(guard);
     assert!(owner_scope(here.try_lock()).await.is_ok());
@@ -99,12 +99,12 @@ async fn a_spawned_task_has_no_owner_unless_it_is_given_one() {
         let outer = here.lock().await.unwrap();
         let mutex = Arc::clone(&here);
         let spawned = tokio::spawn(async move { mutex.lock().await.map(drop) }).await.unwrap();
-        assert!(matches!(spawned, Err(ReentrantLockError::NoOwnerScope)));
+        assert!(matches!(spawned, Err(LockError::NoOwnerScope)));
 
         let mutex = Arc::clone(&here);
         let stranger = owner_scope(async move { mutex.try_lock().await.map(drop) });
         let stranger = tokio::spawn(stranger).await.unwrap();
-        assert!(matches!(stranger, Err(TryReentrantLockError::WouldBlock)));
+        assert!(matches!(stranger, Err(TryLockError::WouldBlock)));
 
         let mutex = Arc::clone(&here);
         let same = current_owner().unwrap().scope(async move {
@@ -129,7 +129,7 @@ async fn a_scope_in_a_scope_is_another_owner() {
         owner_scope(async {
             assert_ne!(current_owner().unwrap().pass(), name);
             let refused = here.try_lock().await;
-            assert!(matches!(refused, Err(TryReentrantLockError::WouldBlock)));
+            assert!(matches!(refused, Err(TryLockError::WouldBlock)));
         })
         .await;
         assert_eq!(current_owner().unwrap().pass(), name, "back in the outer one");
@@ -204,7 +204,7 @@ async fn the_owner_is_that_of_the_first_poll() {
     drop(owner_scope(future).await.unwrap());
     // Made inside, polled outside.
     let future = owner_scope_sync(|| here.lock());
-    assert!(matches!(future.await, Err(ReentrantLockError::NoOwnerScope)));
+    assert!(matches!(future.await, Err(LockError::NoOwnerScope)));
     // Polled inside, and then outside: it stays with the owner that it began with.
     let mut stranger = Owner::new().unwrap();
     let held = here.lock_as(&mut stranger).await.unwrap();
@@ -232,7 +232,7 @@ fn any_executor_will_do() {
 fn synchronous_code_has_a_scope_too() {
     let pair = Pair::threaded();
     let (here, there) = pair.reentrant_mutexes();
-    assert!(matches!(here.blocking_lock(), Err(ReentrantLockError::NoOwnerScope)));
+    assert!(matches!(here.blocking_lock(), Err(LockError::NoOwnerScope)));
     let guard = owner_scope_sync(|| {
         let outer = here.blocking_lock().unwrap();
         let inner = here.blocking_lock().unwrap();
@@ -243,7 +243,7 @@ fn synchronous_code_has_a_scope_too() {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| here.blocking_lock().map(drop));
             let refused = thread.join().unwrap();
-            assert!(matches!(refused, Err(ReentrantLockError::NoOwnerScope)));
+            assert!(matches!(refused, Err(LockError::NoOwnerScope)));
             let owner = current_owner().unwrap();
             let thread = scope.spawn(|| owner.scope_sync(|| there.blocking_lock().map(drop)));
             thread.join().unwrap().unwrap();
@@ -251,7 +251,7 @@ fn synchronous_code_has_a_scope_too() {
         inner
     });
     assert!(ReentrantGuard::lease(&guard).is_valid(), "it leaves the scope as any other value");
-    assert!(matches!(here.blocking_lock(), Err(ReentrantLockError::NoOwnerScope)));
+    assert!(matches!(here.blocking_lock(), Err(LockError::NoOwnerScope)));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn whoever_blocks_a_thread_for_it_has_no_owner() {
         let mutex = Arc::clone(&here);
         let blocking = tokio::task::spawn_blocking(move || mutex.blocking_lock().map(drop));
         let refused = blocking.await.unwrap();
-        assert!(matches!(refused, Err(ReentrantLockError::NoOwnerScope)));
+        assert!(matches!(refused, Err(LockError::NoOwnerScope)));
     }));
 }
 

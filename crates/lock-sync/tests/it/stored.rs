@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use lock_core::{ErrorKind, FencingToken};
-use lock_sync::{Bytes, Codec, CodecError, CommitError, Locks, SaveError, StoredLockError};
-use lock_sync::{StoredMutex, StoredMutexGuard, StoredUpdateError};
+use lock_sync::{Bytes, Codec, CodecError, CommitError, LockError, Locks, SaveError};
+use lock_sync::{StoredMutex, StoredMutexGuard, StoredUpdateError, TryLockError};
 use tokio::task::yield_now;
 
 use crate::support::{Pair, assert_refuses_to_block, poll_once};
@@ -161,11 +161,11 @@ async fn only_one_holder_at_a_time() {
     let pair = short();
     let (here, there) = pair.stored();
     let guard = here.lock().await.unwrap();
-    assert!(matches!(there.try_lock().await, Err(StoredLockError::WouldBlock)));
-    assert!(matches!(here.try_lock().await, Err(StoredLockError::WouldBlock)));
+    assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
+    assert!(matches!(here.try_lock().await, Err(TryLockError::WouldBlock)));
     let limit = Duration::from_millis(50);
     let late = there.lock_timeout(limit).await;
-    assert!(matches!(late, Err(StoredLockError::Timeout { source: None })), "{late:?}");
+    assert!(matches!(late, Err(LockError::Timeout { source: None })), "{late:?}");
     drop(guard);
     let there = Arc::new(there);
     assert_eq!(*there.lock_owned().await.unwrap(), 3);
@@ -245,13 +245,10 @@ async fn a_codec_that_fails_or_panics_costs_neither_the_lock_nor_the_value() {
         text.update(|text| *text = bytes.into()).await.unwrap();
         let locks = here.clone();
         let outcome = tokio::spawn(async move { locks.lock().await.map(drop) }).await;
-        assert!(matches!(outcome, Err(_) | Ok(Err(StoredLockError::Decode(_)))), "{outcome:?}");
+        assert!(matches!(outcome, Err(_) | Ok(Err(LockError::Value(_)))), "{outcome:?}");
         let update = here.update(|_| ());
         if bytes == b"fifteen" {
-            assert!(matches!(
-                update.await,
-                Err(StoredUpdateError::Lock(StoredLockError::Decode(_)))
-            ));
+            assert!(matches!(update.await, Err(StoredUpdateError::Lock(LockError::Value(_)))));
         }
         assert_eq!(text.snapshot().await.unwrap().value, bytes, "the value is as it was");
     }
@@ -293,7 +290,7 @@ async fn a_subscriber_ends_with_its_locks() {
     yield_now().await;
     pair.there.shutdown().await;
     assert!(waiting.await.unwrap());
-    assert!(matches!(there.lock().await, Err(StoredLockError::Closed)));
+    assert!(matches!(there.lock().await, Err(LockError::Closed)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use lock_core::memory::Verb;
 use lock_core::{Cell, CellBackend, ErrorKind, Key};
-use lock_sync::{CommitError, LossReason, SaveError, StoredLockError, StoredMutexGuard};
+use lock_sync::{CommitError, LockError, LossReason, SaveError, StoredMutexGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::stored::{TTL, short};
@@ -244,7 +244,7 @@ async fn a_wait_limit_ends_a_load_that_has_no_answer() {
     assert!(poll_once(waiting.as_mut()).await.is_pending());
     let _gate = pair.ours.faults().on(Verb::Cell).hold_requests();
     drop(held);
-    assert!(matches!(waiting.await, Err(StoredLockError::Timeout { .. })));
+    assert!(matches!(waiting.await, Err(LockError::Timeout { .. })));
     pair.ours.faults().heal();
     agree(&pair, &[3]).await;
 }

@@ -8,6 +8,7 @@ pub(super) mod committing;
 pub(super) mod confirming;
 pub(super) mod converting;
 pub(super) mod counting;
+pub(super) mod declaring;
 pub(super) mod ending;
 pub(super) mod failing;
 pub(super) mod fencing;

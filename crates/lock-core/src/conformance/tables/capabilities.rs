@@ -104,14 +104,6 @@ macro_rules! __lock_core_permit_laws {
                 "Only permits that no claim holds or waits for can be removed.",
             a_changed_limit_stays:
                 "A changed limit applies to every client, even if no client has held a permit since.",
-            the_last_declaration_sets_the_limit:
-                "A declaration replaces the limit, whatever was declared before, and serves the waiters.",
-            an_earlier_declaration_goes_on_under_the_limit:
-                "Requests that declare an earlier number are served under the limit as it is, and requests with another number are refused.",
-            a_repeated_declaration_changes_nothing:
-                "A number that was declared last can be declared again, and undoes no change.",
-            a_smaller_limit_ends_no_lease:
-                "After a declaration of fewer permits, every lease stays, and no permit is granted until there is room.",
             a_lease_can_give_back_some_permits:
                 "A lease that is converted to fewer permits keeps its tokens, and the freed permits go to the waiters.",
             forgotten_permits_are_gone_for_good:
@@ -120,6 +112,16 @@ macro_rules! __lock_core_permit_laws {
                 "Forgetting a lease again, or a lease that is not held, takes no permit away.",
             a_closed_semaphore_grants_nothing:
                 "After closing, every request fails, every waiter is woken, and holders keep their permits.",
+        }
+        declaring {
+            the_last_declaration_sets_the_limit:
+                "A declaration replaces the limit, whatever was declared before, and serves the waiters.",
+            an_earlier_declaration_goes_on_under_the_limit:
+                "Requests that declare an earlier number are served under the limit as it is, and requests with another number are refused.",
+            a_repeated_declaration_changes_nothing:
+                "A number that was declared last can be declared again, and undoes no change.",
+            a_smaller_limit_ends_no_lease:
+                "After a declaration of fewer permits, every lease stays, and no permit is granted until there is room.",
         }
     } };
 }

@@ -32,8 +32,6 @@
 //! - *An answer is lost* when the leader writes. It writes again, which changes nothing, or finds its own
 //!   token in the store.
 
-mod error;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +40,8 @@ use lock_core::{
     Backend, Capability, Cell, CellBackend, Claim, Error, ErrorKind, Key, Mode, PermitBackend,
 };
 
-pub use error::BarrierError;
-
 use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
+use crate::error::LockError;
 use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::options::options;
@@ -200,12 +197,12 @@ impl Barrier {
     ///
     /// Each error withdraws the arrival, as a drop of the future does.
     ///
-    /// - [`BarrierError::Timeout`] if the wait limit was reached;
-    /// - [`BarrierError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    /// - [`LockError::Timeout`] if the wait limit was reached;
+    /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
     ///   longer than a lease lives. It has [`ErrorKind::InvalidConfig`] and both numbers in the message if another
     ///   participant of the round has given another `n`;
-    /// - [`BarrierError::Closed`] after [`Locks::shutdown`].
-    pub async fn wait(&self) -> Result<BarrierWaitResult, BarrierError> {
+    /// - [`LockError::Closed`] after [`Locks::shutdown`].
+    pub async fn wait(&self) -> Result<BarrierWaitResult, LockError> {
         self.wait_for(self.bare().default_wait()).await
     }
 
@@ -224,24 +221,24 @@ impl Barrier {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{BarrierError, Locks};
+    /// # use lock_sync::{LockError, Locks};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let barrier = locks.barrier("start", 2)?;
     /// let alone = barrier.wait_timeout(Duration::from_millis(10)).await;
-    /// assert!(matches!(alone, Err(BarrierError::Timeout { .. })));
+    /// assert!(matches!(alone, Err(LockError::Timeout { .. })));
     ///
     /// let (one, other) = tokio::join!(barrier.wait(), barrier.wait());
     /// assert_ne!(one?.is_leader(), other?.is_leader());
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn wait_timeout(&self, limit: Duration) -> Result<BarrierWaitResult, BarrierError> {
+    pub async fn wait_timeout(&self, limit: Duration) -> Result<BarrierWaitResult, LockError> {
         self.wait_for(Wait::AtMost(limit)).await
     }
 
-    async fn wait_for(&self, wait: Wait) -> Result<BarrierWaitResult, BarrierError> {
+    async fn wait_for(&self, wait: Wait) -> Result<BarrierWaitResult, LockError> {
         let limit = Limit::of(wait, self.bare());
         let passed: Result<_, Denial> = limit.bound(self.bare(), self.pass(limit)).await;
         Ok(BarrierWaitResult(passed?))

@@ -5,6 +5,8 @@ use std::fmt;
 use lock_core::{Cell, FencingToken};
 
 /// The leader of an election, as the store sees it.
+///
+/// The [example](crate::Election#examples) of an election shows one.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaderInfo {

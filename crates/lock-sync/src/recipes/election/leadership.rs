@@ -1,15 +1,15 @@
 //! The leadership of an election.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use lock_core::{Cell, Error};
+use lock_core::Cell;
 
 use crate::bare::Hold;
-use crate::error::{LeaseLost, ReleaseError};
+use crate::error::ReleaseError;
 use crate::lease::Lease;
 use crate::recipes::cell::{RemoteCell, Unstored};
+use crate::recipes::stored::SaveError;
 
 /// The leadership of an [`Election`](crate::Election), and a lease on it.
 ///
@@ -50,9 +50,10 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// - [`UpdateError::Lost`] if the lease was lost before: another candidate may lead;
-    /// - [`UpdateError::Backend`] if the value is too long, if the store refused, or if the store was out of reach
-    ///   for as long as a lease lives. The value may or may not have been stored.
+    /// - [`SaveError::Lost`] if the lease was lost before: another candidate may lead;
+    /// - [`SaveError::Refused`] if the value is too long, or if the store refused: nothing was stored;
+    /// - [`SaveError::Unknown`] if the store was out of reach for as long as a lease lives. The value may or may not
+    ///   have been stored.
     ///
     /// # Examples
     ///
@@ -70,12 +71,13 @@ impl Leadership {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn update(&mut self, value: impl AsRef<[u8]>) -> Result<(), UpdateError> {
+    pub async fn update(&mut self, value: impl AsRef<[u8]>) -> Result<(), SaveError> {
         let value = value.as_ref();
-        Cell::check_len(value).map_err(UpdateError::Backend)?;
+        Cell::check_len(value).map_err(SaveError::Refused)?;
         self.remote.store(&self.hold, Some(value)).await.map_err(|unstored| match unstored {
-            Unstored::Lost(lost) => UpdateError::Lost(lost),
-            Unstored::Failed(error) => UpdateError::Backend(error),
+            Unstored::Lost(lost) => SaveError::Lost(lost),
+            Unstored::Failed(error) if error.is_retryable() => SaveError::Unknown(error),
+            Unstored::Failed(error) => SaveError::Refused(error),
         })
     }
 
@@ -105,33 +107,5 @@ impl fmt::Debug for Leadership {
             .field("key", self.hold.key())
             .field("fencing_token", &self.hold.fencing_token())
             .finish_non_exhaustive()
-    }
-}
-
-/// Why a leader could not change its value.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum UpdateError {
-    /// The lease is over: another candidate may lead.
-    Lost(LeaseLost),
-    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
-    Backend(Error),
-}
-
-impl fmt::Display for UpdateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lost(_) => "the lease of the leader was lost before its value was stored",
-            Self::Backend(_) => "the lock backend failed",
-        })
-    }
-}
-
-impl StdError for UpdateError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::Lost(source) => Some(source),
-            Self::Backend(source) => Some(source),
-        }
     }
 }

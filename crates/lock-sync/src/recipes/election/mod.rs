@@ -11,7 +11,7 @@ use std::time::Duration;
 use lock_core::{Cell, CellBackend, Error, Key};
 
 pub use info::LeaderInfo;
-pub use leadership::{Leadership, UpdateError};
+pub use leadership::Leadership;
 pub use observer::Observer;
 
 use crate::bare::{Denial, Limit, Wait};

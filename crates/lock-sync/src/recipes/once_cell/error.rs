@@ -7,11 +7,19 @@ use std::fmt;
 use lock_core::Error;
 
 use crate::bare::denied;
-use crate::error::LeaseLost;
+use crate::error::{LeaseLost, LockError};
 use crate::recipes::cell::Unstored;
 
 /// Why there is no value. `E` is the error of an initialization that can fail.
-#[derive(Clone, Debug)]
+///
+/// It is a [`std::error::Error`] for every `E` that can be shown, so also for an `anyhow::Error` or a
+/// `Box<dyn Error>`, which are none. For that reason its [`source`](StdError::source) does not return `E`: the message
+/// contains it.
+///
+/// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
+///
+/// See [`OnceCell::get_or_try_init`](crate::OnceCell::get_or_try_init) for an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnceCellError<E = Infallible> {
     /// The initialization failed.
@@ -45,33 +53,52 @@ impl<E> From<Unstored> for OnceCellError<E> {
     }
 }
 
-impl<E> fmt::Display for OnceCellError<E> {
+/// The alternate form (`{:#}`) shows the error of the initialization in its alternate form.
+impl<E: fmt::Display> fmt::Display for OnceCellError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Init(_) => "the initialization of the value failed",
+            Self::Init(_) => "the initialization of the value failed: ",
             Self::Lost(_) => "the lease was lost before the value was stored",
             Self::Timeout { .. } => "the value was not there within the wait limit",
             Self::Closed => "the locks are shutting down",
             Self::Value(_) => "the value cannot be stored or read",
             Self::Backend(_) => "the lock backend failed",
-        })
+        })?;
+        match self {
+            Self::Init(error) => error.fmt(f),
+            _ => Ok(()),
+        }
     }
 }
 
-impl<E: StdError + 'static> StdError for OnceCellError<E> {
+impl<E: fmt::Debug + fmt::Display> StdError for OnceCellError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Init(source) => Some(source),
             Self::Lost(source) => Some(source),
             Self::Timeout { source } => source.as_ref().map(|source| source as _),
-            Self::Closed => None,
+            Self::Init(_) | Self::Closed => None,
             Self::Value(source) | Self::Backend(source) => Some(source),
         }
     }
 }
 
+impl From<OnceCellError> for LockError {
+    fn from(error: OnceCellError) -> Self {
+        match error {
+            OnceCellError::Init(never) => match never {},
+            OnceCellError::Lost(lost) => Self::Lost(lost),
+            OnceCellError::Timeout { source } => Self::Timeout { source },
+            OnceCellError::Closed => Self::Closed,
+            OnceCellError::Value(error) => Self::Value(error),
+            OnceCellError::Backend(error) => Self::Backend(error),
+        }
+    }
+}
+
 /// Why a value was not set, and the value.
-#[derive(Clone, Debug)]
+///
+/// See [`OnceCell::set`](crate::OnceCell::set) for an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetError<T> {
     /// There is a value.

@@ -61,6 +61,8 @@ pub trait Codec<T>: Send + Sync + 'static {
 }
 
 /// Keeps values as JSON. The default codec.
+///
+/// See [`Locks::stored_mutex_with`](crate::Locks::stored_mutex_with) for an example.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 
@@ -80,6 +82,8 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
 }
 
 /// Keeps bytes as they are.
+///
+/// See [`Locks::stored_mutex_with`](crate::Locks::stored_mutex_with) for an example.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bytes;
 
@@ -94,6 +98,8 @@ impl Codec<Vec<u8>> for Bytes {
 }
 
 /// Keeps values in the format of [`postcard`], which is shorter than JSON and does not describe itself.
+///
+/// See [`Locks::stored_mutex_with`](crate::Locks::stored_mutex_with) for an example.
 #[cfg(feature = "postcard")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postcard")))]
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,6 +118,8 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Postcard {
 }
 
 /// Why a value has no bytes, or bytes have no value.
+///
+/// The [example](Codec#examples) of a codec shows one.
 #[derive(Clone, Debug)]
 pub struct CodecError(Arc<dyn StdError + Send + Sync>);
 

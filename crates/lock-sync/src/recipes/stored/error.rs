@@ -3,71 +3,46 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use lock_core::Error;
+use lock_core::{Error, ErrorKind};
 
 use super::codec::{CodecError, Json};
 use super::guard::StoredMutexGuard;
 use crate::bare::Denial;
-use crate::error::LeaseLost;
+use crate::error::{LeaseLost, LockError, TryLockError};
 
-/// Why there is no guard, or no value.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum StoredLockError {
-    /// A client holds the lock, or another task of this process waits for it. Only
-    /// [`try_lock`](crate::StoredMutex::try_lock) returns this error.
-    WouldBlock,
-    /// The wait limit was reached.
-    ///
-    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise another
-    /// holder had the lock.
-    Timeout {
-        /// The last failure of the backend, unless it has answered since.
-        source: Option<Error>,
-    },
-    /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
-    Closed,
-    /// The lease was lost before the value was there.
-    Lost(LeaseLost),
-    /// The codec cannot read the stored value. The lock was released, and the stored value is as it was.
-    Decode(CodecError),
-    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
-    Backend(Error),
+/// Why there is no guard, before the caller's error is known.
+pub(super) enum NoGuard {
+    Denied(Denial),
+    /// The codec cannot read the stored value.
+    Unreadable(CodecError),
 }
 
-impl From<Denial> for StoredLockError {
+impl NoGuard {
+    fn unreadable(source: CodecError) -> Error {
+        Error::with_source(ErrorKind::Protocol, "the codec cannot read the stored value", source)
+    }
+}
+
+impl From<Denial> for NoGuard {
     fn from(denial: Denial) -> Self {
-        match denial {
-            Denial::WouldBlock => Self::WouldBlock,
-            Denial::Timeout(source) => Self::Timeout { source },
-            Denial::Closed => Self::Closed,
-            Denial::Lost(lost) => Self::Lost(lost),
-            Denial::Failed(error) => Self::Backend(error),
+        Self::Denied(denial)
+    }
+}
+
+impl From<NoGuard> for LockError {
+    fn from(reason: NoGuard) -> Self {
+        match reason {
+            NoGuard::Denied(denial) => denial.into(),
+            NoGuard::Unreadable(source) => Self::Value(NoGuard::unreadable(source)),
         }
     }
 }
 
-impl fmt::Display for StoredLockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::WouldBlock => "operation would block",
-            Self::Timeout { .. } => "the lock was not free within the wait limit",
-            Self::Closed => "the locks are shutting down",
-            Self::Lost(_) => "the lease was lost before the value was loaded",
-            Self::Decode(_) => "the codec cannot read the stored value",
-            Self::Backend(_) => BACKEND,
-        })
-    }
-}
-
-impl StdError for StoredLockError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::WouldBlock | Self::Closed => None,
-            Self::Timeout { source } => source.as_ref().map(|source| source as _),
-            Self::Lost(source) => Some(source),
-            Self::Decode(source) => Some(source),
-            Self::Backend(source) => Some(source),
+impl From<NoGuard> for TryLockError {
+    fn from(reason: NoGuard) -> Self {
+        match reason {
+            NoGuard::Denied(denial) => denial.into(),
+            NoGuard::Unreadable(source) => Self::Value(NoGuard::unreadable(source)),
         }
     }
 }
@@ -154,7 +129,8 @@ impl<T, C> StdError for CommitError<T, C> {
     }
 }
 
-/// Why a [save](StoredMutexGuard::save) has not stored the value, or may not have. The guard keeps the value.
+/// Why a [save](StoredMutexGuard::save), or an [update](crate::Leadership::update) by a leader, has not stored the value,
+/// or may not have. The guard keeps the value.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -194,13 +170,13 @@ impl StdError for SaveError {
 #[non_exhaustive]
 pub enum StoredUpdateError<T, C = Json> {
     /// There was no guard. The closure has not run.
-    Lock(StoredLockError),
+    Lock(LockError),
     /// The closure has run, and the commit failed.
     Commit(CommitError<T, C>),
 }
 
-impl<T, C> From<StoredLockError> for StoredUpdateError<T, C> {
-    fn from(error: StoredLockError) -> Self {
+impl<T, C> From<LockError> for StoredUpdateError<T, C> {
+    fn from(error: LockError) -> Self {
         Self::Lock(error)
     }
 }
@@ -238,8 +214,45 @@ impl<T, C> StdError for StoredUpdateError<T, C> {
     }
 }
 
+/// For the code that does not need the value. An error whose outcome is [unknown](CommitError::Unknown) becomes
+/// [`LockError::Backend`].
+impl<T, C> From<CommitError<T, C>> for LockError {
+    fn from(error: CommitError<T, C>) -> Self {
+        match error {
+            CommitError::Encode { source, .. } => unencodable(source),
+            CommitError::Refused { source, .. } => Self::Value(source),
+            CommitError::Lost { source, .. } => Self::Lost(source),
+            CommitError::Unknown { source, .. } => Self::Backend(source),
+        }
+    }
+}
+
+/// An error whose outcome is [unknown](SaveError::Unknown) becomes [`LockError::Backend`].
+impl From<SaveError> for LockError {
+    fn from(error: SaveError) -> Self {
+        match error {
+            SaveError::Encode(source) => unencodable(source),
+            SaveError::Refused(source) => Self::Value(source),
+            SaveError::Lost(source) => Self::Lost(source),
+            SaveError::Unknown(source) => Self::Backend(source),
+        }
+    }
+}
+
+impl<T, C> From<StoredUpdateError<T, C>> for LockError {
+    fn from(error: StoredUpdateError<T, C>) -> Self {
+        match error {
+            StoredUpdateError::Lock(error) => error,
+            StoredUpdateError::Commit(error) => error.into(),
+        }
+    }
+}
+
+fn unencodable(source: CodecError) -> LockError {
+    LockError::Value(Error::with_source(ErrorKind::InvalidConfig, ENCODE, source))
+}
+
 const ENCODE: &str = "the codec cannot encode the value";
 const REFUSED: &str = "the value was refused";
 const LOST: &str = "the lease was lost before the value was stored";
 const UNKNOWN: &str = "it is unknown whether the value was stored";
-const BACKEND: &str = "the lock backend failed";

@@ -8,10 +8,11 @@ use lock_core::LoadedValue;
 use super::StoredMutex;
 use super::codec::Codec;
 use super::core::Core;
-use super::error::{StoredLockError, StoredUpdateError};
+use super::error::{NoGuard, StoredUpdateError};
 use super::guard::StoredMutexGuard;
 use crate::bare::{Denial, Hold, Limit, Wait};
 use crate::blocking::{assert_may_block, block_on};
+use crate::error::{LockError, TryLockError};
 
 impl<T, C: Codec<T>> StoredMutex<T, C> {
     /// Locks this mutex, waiting until no other guard holds the lock, in this process or another. The guard has the value
@@ -27,12 +28,12 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     ///
     /// # Errors
     ///
-    /// - [`StoredLockError::Timeout`] if the wait limit was reached;
-    /// - [`StoredLockError::Decode`] if the codec cannot read the stored value: the lock is released, and the value stays
+    /// - [`LockError::Timeout`] if the wait limit was reached;
+    /// - [`LockError::Value`] if the codec cannot read the stored value: the lock is released, and the value stays
     ///   as it is;
-    /// - [`StoredLockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
+    /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
     ///   longer than a lease lives;
-    /// - [`StoredLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
+    /// - [`LockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples
     ///
@@ -49,8 +50,8 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn lock(&self) -> Result<StoredMutexGuard<T, C>, StoredLockError> {
-        self.lock_within(&self.core, self.core.remote.bare().default_wait()).await
+    pub async fn lock(&self) -> Result<StoredMutexGuard<T, C>, LockError> {
+        Ok(self.lock_within(&self.core, self.core.remote.bare().default_wait()).await?)
     }
 
     /// Locks this mutex, waiting for at most `limit` from the first poll on.
@@ -62,11 +63,8 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
-    pub async fn lock_timeout(
-        &self,
-        limit: Duration,
-    ) -> Result<StoredMutexGuard<T, C>, StoredLockError> {
-        self.lock_within(&self.core, Wait::AtMost(limit)).await
+    pub async fn lock_timeout(&self, limit: Duration) -> Result<StoredMutexGuard<T, C>, LockError> {
+        Ok(self.lock_within(&self.core, Wait::AtMost(limit)).await?)
     }
 
     /// Locks this mutex if the lock is free, without waiting for a holder.
@@ -77,26 +75,26 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     ///
     /// # Errors
     ///
-    /// - [`StoredLockError::WouldBlock`] if the lock is held, or another task of this process waits for it;
+    /// - [`TryLockError::WouldBlock`] if the lock is held, or another task of this process waits for it;
     /// - else as [`lock`](Self::lock).
     ///
     /// # Examples
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;
-    /// # use lock_sync::{Locks, StoredLockError};
+    /// # use lock_sync::{Locks, TryLockError};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
     /// let counter = locks.stored_mutex("counter", 0)?;
     /// let guard = counter.try_lock().await?;
-    /// assert!(matches!(counter.try_lock().await, Err(StoredLockError::WouldBlock)));
+    /// assert!(matches!(counter.try_lock().await, Err(TryLockError::WouldBlock)));
     /// # drop(guard);
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn try_lock(&self) -> Result<StoredMutexGuard<T, C>, StoredLockError> {
-        self.lock_within(&self.core, Wait::Try).await
+    pub async fn try_lock(&self) -> Result<StoredMutexGuard<T, C>, TryLockError> {
+        Ok(self.lock_within(&self.core, Wait::Try).await?)
     }
 
     /// Locks this mutex, as [`lock`](Self::lock) does. The future borrows nothing, either.
@@ -126,7 +124,7 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn lock_owned(self: Arc<Self>) -> Result<StoredMutexGuard<T, C>, StoredLockError> {
+    pub async fn lock_owned(self: Arc<Self>) -> Result<StoredMutexGuard<T, C>, LockError> {
         self.lock().await
     }
 
@@ -156,10 +154,10 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn blocking_lock(&self) -> Result<StoredMutexGuard<T, C>, StoredLockError> {
+    pub fn blocking_lock(&self) -> Result<StoredMutexGuard<T, C>, LockError> {
         assert_may_block();
         let core = self.core.on_driver();
-        block_on(self.lock_within(&core, core.remote.bare().default_wait()))
+        Ok(block_on(self.lock_within(&core, core.remote.bare().default_wait()))?)
     }
 
     /// Locks this mutex, changes the value, and commits it. Returns what the closure returns.
@@ -209,7 +207,7 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
         &self,
         core: &Core<C>,
         wait: Wait,
-    ) -> Result<StoredMutexGuard<T, C>, StoredLockError> {
+    ) -> Result<StoredMutexGuard<T, C>, NoGuard> {
         let limit = Limit::of(wait, core.remote.bare());
         loop {
             match self.hold_within(core, limit).await {
@@ -240,10 +238,10 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
         core: &Core<C>,
         hold: Hold,
         loaded: &LoadedValue,
-    ) -> Result<StoredMutexGuard<T, C>, StoredLockError> {
+    ) -> Result<StoredMutexGuard<T, C>, NoGuard> {
         let cell = loaded.cell();
         let bytes = cell.map_or(&*self.initial, |cell| &cell.value);
-        let value = core.codec.decode(bytes).map_err(StoredLockError::Decode)?;
+        let value = core.codec.decode(bytes).map_err(NoGuard::Unreadable)?;
         Ok(StoredMutexGuard::new(value, cell.map(|cell| cell.token), hold, core.clone()))
     }
 }

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 #[cfg(feature = "postcard")]
 pub use codec::Postcard;
 pub use codec::{Bytes, Codec, CodecError, Json};
-pub use error::{CommitError, SaveError, StoredLockError, StoredUpdateError};
+pub use error::{CommitError, SaveError, StoredUpdateError};
 pub use guard::StoredMutexGuard;
 pub use reading::Snapshot;
 pub use versions::Versions;

@@ -4,8 +4,9 @@ use lock_core::{Cell, FencingToken};
 
 use super::StoredMutex;
 use super::codec::Codec;
-use super::error::StoredLockError;
+use super::error::NoGuard;
 use crate::bare::Limit;
+use crate::error::LockError;
 
 /// A value of a [`StoredMutex`] as a holder has stored it, or the initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +33,8 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     ///
     /// # Errors
     ///
-    /// - [`StoredLockError::Decode`] if the codec cannot read the stored value;
-    /// - [`StoredLockError::Timeout`] and [`StoredLockError::Backend`] if the store was out of reach until the
+    /// - [`LockError::Value`] if the codec cannot read the stored value;
+    /// - [`LockError::Timeout`] and [`LockError::Backend`] if the store was out of reach until the
     ///   [wait limit](crate::Builder::wait_limit), or, without one, for as long as a lease lives;
     /// - as [`lock`](Self::lock) if it had to take the lock.
     ///
@@ -53,7 +54,7 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn snapshot(&self) -> Result<Snapshot<T>, StoredLockError> {
+    pub async fn snapshot(&self) -> Result<Snapshot<T>, LockError> {
         let remote = &self.core.remote;
         let limit = Limit::of(remote.bare().default_wait(), remote.bare());
         match remote.peek(limit).await? {
@@ -68,9 +69,9 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     }
 
     /// The value of these bytes, or the initial value.
-    pub(super) fn read(&self, cell: Option<&Cell>) -> Result<Snapshot<T>, StoredLockError> {
+    pub(super) fn read(&self, cell: Option<&Cell>) -> Result<Snapshot<T>, LockError> {
         let bytes = cell.map_or(&*self.initial, |cell| &cell.value);
-        let value = self.core.codec.decode(bytes).map_err(StoredLockError::Decode)?;
+        let value = self.core.codec.decode(bytes).map_err(NoGuard::Unreadable)?;
         Ok(Snapshot { value, version: cell.map(|cell| cell.token) })
     }
 }

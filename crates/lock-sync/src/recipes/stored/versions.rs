@@ -9,9 +9,9 @@ use lock_core::{Cell, Key};
 
 use super::StoredMutex;
 use super::codec::Codec;
-use super::error::StoredLockError;
 use super::reading::Snapshot;
 use crate::bare::{Denial, Limit};
+use crate::error::LockError;
 use crate::recipes::cell::Watcher;
 
 /// The versions of the value of a [`StoredMutex`], as a stream. [`StoredMutex::subscribe`] returns it.
@@ -21,7 +21,7 @@ use crate::recipes::cell::Watcher;
 #[must_use = "streams do nothing unless polled"]
 pub struct Versions<T> {
     key: Key,
-    stream: Pin<Box<dyn Stream<Item = Result<Snapshot<T>, StoredLockError>> + Send + Sync>>,
+    stream: Pin<Box<dyn Stream<Item = Result<Snapshot<T>, LockError>> + Send + Sync>>,
 }
 
 impl<T, C> StoredMutex<T, C>
@@ -90,7 +90,7 @@ struct Following<T, C> {
 
 impl<T, C: Codec<T>> Following<T, C> {
     /// The next version; `None` after a shutdown.
-    async fn next(&mut self) -> Option<Result<Snapshot<T>, StoredLockError>> {
+    async fn next(&mut self) -> Option<Result<Snapshot<T>, LockError>> {
         let mutex = self.mutex.clone();
         let remote = &mutex.core.remote;
         loop {
@@ -116,7 +116,7 @@ impl<T, C: Codec<T>> Following<T, C> {
                 // There is nothing new, or the store is out of reach: look again after a hint, or after a while.
                 Ok(_) => {}
                 Err(Denial::Failed(error)) if !error.is_retryable() => {
-                    return Some(Err(StoredLockError::Backend(error)));
+                    return Some(Err(LockError::Backend(error)));
                 }
                 Err(_) => {}
             }
@@ -133,7 +133,7 @@ impl<T, C: Codec<T>> Following<T, C> {
 }
 
 impl<T> Stream for Versions<T> {
-    type Item = Result<Snapshot<T>, StoredLockError>;
+    type Item = Result<Snapshot<T>, LockError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.stream.as_mut().poll_next(context)

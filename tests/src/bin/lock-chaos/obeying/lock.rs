@@ -4,10 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_sync::{
-    Mutex, Owner, ReentrantMutex, RwLock, Semaphore, TryAcquireError, TryLockError,
-    TryReentrantLockError,
-};
+use lock_sync::{Mutex, Owner, ReentrantMutex, RwLock, Semaphore, TryAcquireError, TryLockError};
 
 use super::guard::Guard;
 
@@ -129,11 +126,5 @@ impl TryError for TryLockError {
 impl TryError for TryAcquireError {
     fn is_busy(&self) -> bool {
         matches!(self, Self::NoPermits)
-    }
-}
-
-impl TryError for TryReentrantLockError {
-    fn is_busy(&self) -> bool {
-        matches!(self, Self::WouldBlock)
     }
 }

@@ -3,8 +3,7 @@
 
 use lock_core::Error;
 use lock_sync::{
-    AcquireError, BarrierError, LockError, OnceCellError, ReentrantLockError, ReleaseError,
-    TryAcquireError, TryLockError, TryReentrantLockError,
+    AcquireError, LockError, OnceCellError, ReleaseError, TryAcquireError, TryLockError,
 };
 use lock_tests::chaos::history::Refusal;
 
@@ -44,9 +43,6 @@ denials! {
     TryLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
     AcquireError { Timeout { .. } => Refusal::TimedOut }
     TryAcquireError { NoPermits => Refusal::Busy }
-    ReentrantLockError { Timeout { .. } => Refusal::TimedOut, Lost(_) => Refusal::Lost }
-    TryReentrantLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
-    BarrierError { Timeout { .. } => Refusal::TimedOut }
 }
 
 impl Denial for ReleaseError {
