@@ -34,7 +34,14 @@ pub(super) fn operations(events: &[Event]) -> Operations {
         let deeds: Vec<String> = events.iter().map(|event| event.deed.to_string()).collect();
         let (first, last) = (&events[0].deed, &events[events.len() - 1].deed);
         assert!(
-            matches!(first, Deed::Ask { .. } | Deed::Arrive { .. } | Deed::Look { .. }),
+            matches!(
+                first,
+                Deed::Ask { .. }
+                    | Deed::Arrive { .. }
+                    | Deed::Look { .. }
+                    | Deed::Peek { .. }
+                    | Deed::Follow { .. }
+            ),
             "{key:?}: {deeds:?}"
         );
         let ended = events.iter().filter(|event| ends(&event.deed)).count();
@@ -52,9 +59,10 @@ pub(super) fn operations(events: &[Event]) -> Operations {
 }
 
 fn ends(deed: &Deed) -> bool {
-    use Deed::{Forgot, Left, Not, Pass, Saw};
+    use Deed::{Forgot, Left, Not, Pass, Peeked, Saw, Unfollow};
 
-    matches!(deed, Not { .. } | Left { .. } | Forgot { .. } | Pass { .. } | Saw { .. })
+    let ends_a_hold = matches!(deed, Not { .. } | Left { .. } | Forgot { .. });
+    ends_a_hold || matches!(deed, Pass { .. } | Saw { .. } | Peeked { .. } | Unfollow { .. })
 }
 
 fn op(deed: &Deed) -> Option<Op> {
@@ -76,7 +84,16 @@ fn op(deed: &Deed) -> Option<Op> {
         | Deed::Look { op, .. }
         | Deed::Make { op }
         | Deed::Made { op, .. }
-        | Deed::Saw { op, .. } => Some(*op),
+        | Deed::Saw { op, .. }
+        | Deed::Found { op, .. }
+        | Deed::Store { op, .. }
+        | Deed::Stored { op, .. }
+        | Deed::Unstored { op, .. }
+        | Deed::Peek { op, .. }
+        | Deed::Peeked { op, .. }
+        | Deed::Follow { op, .. }
+        | Deed::Heard { op, .. }
+        | Deed::Unfollow { op } => Some(*op),
         _ => None,
     }
 }

@@ -3,10 +3,12 @@
 
 use lock_core::Error;
 use lock_sync::{
-    AcquireError, BarrierError, LockError, OnceCellError, ReentrantLockError, ReleaseError,
-    TryAcquireError, TryLockError, TryReentrantLockError,
+    AcquireError, BarrierError, CommitError, LockError, OnceCellError, ReentrantLockError,
+    ReleaseError, SaveError, StoredLockError, TryAcquireError, TryLockError, TryReentrantLockError,
 };
 use lock_tests::chaos::history::Refusal;
+
+use super::pages::{Page, Pages};
 
 /// An error instead of a guard, or of its end.
 pub(crate) trait Denial: Send {
@@ -47,6 +49,52 @@ denials! {
     ReentrantLockError { Timeout { .. } => Refusal::TimedOut, Lost(_) => Refusal::Lost }
     TryReentrantLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
     BarrierError { Timeout { .. } => Refusal::TimedOut }
+    StoredLockError {
+        WouldBlock => Refusal::Busy,
+        Timeout { .. } => Refusal::TimedOut,
+        Lost(_) => Refusal::Lost,
+        Decode(_) => Refusal::Failed("Decode".to_owned()),
+    }
+}
+
+/// An error instead of a version.
+pub(crate) trait Unstored {
+    /// Why, and whether nothing was stored.
+    fn unstored(&self) -> (Refusal, bool);
+}
+
+macro_rules! unstored {
+    ($($error:ty, $type:ident { $($variant:pat => $outcome:expr),* $(,)? })*) => {$(
+        impl Unstored for $error {
+            fn unstored(&self) -> (Refusal, bool) {
+                use $type::*;
+
+                match self {
+                    $($variant => $outcome,)*
+                    _ => (unknown(), false),
+                }
+            }
+        }
+    )*};
+}
+
+fn unencoded() -> (Refusal, bool) {
+    (Refusal::Failed("Encode".to_owned()), true)
+}
+
+unstored! {
+    CommitError<Page, Pages>, CommitError {
+        Encode { .. } => unencoded(),
+        Refused { source, .. } => (failed(source), true),
+        Lost { .. } => (Refusal::Lost, true),
+        Unknown { source, .. } => (failed(source), false),
+    }
+    SaveError, SaveError {
+        Encode(_) => unencoded(),
+        Refused(source) => (failed(source), true),
+        Lost(_) => (Refusal::Lost, true),
+        Unknown(source) => (failed(source), false),
+    }
 }
 
 impl Denial for ReleaseError {

@@ -77,10 +77,16 @@ impl Reader {
             Deed::Forgot { op } => self.forgot(event, client, *op),
             Deed::Collapse => self.collapse(at, client),
             // They share the numbers of the others, and are checked elsewhere.
-            Deed::Arrive { op, .. } | Deed::Look { op, .. } => {
+            Deed::Arrive { op, .. }
+            | Deed::Look { op, .. }
+            | Deed::Peek { op, .. }
+            | Deed::Follow { op, .. } => {
                 _ = self.arrived.insert((client, *op));
             }
-            Deed::Pass { op, .. } | Deed::Saw { op, .. } => {
+            Deed::Pass { op, .. }
+            | Deed::Saw { op, .. }
+            | Deed::Peeked { op, .. }
+            | Deed::Unfollow { op } => {
                 _ = self.arrived.remove(&(client, *op));
             }
             _ => self.holding(event, client),
