@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_benches::contestants::{self, Ending, Local, Ours, TOKIO};
+use lock_benches::contestants::{self, COMMITTED, Ending, Local, Ours, Stored, TOKIO};
 use lock_benches::measure::{Crowd, Window};
 use lock_benches::plot::Lines;
 use lock_benches::team::{self, Plan};
@@ -95,6 +95,7 @@ async fn entrants(url: &str) -> Result<Vec<Fighter>, Failure> {
         Entrant::new(TOKIO, [Local::default()]),
         Entrant::new(OURS, [Ours::redis(url, Ending::Dropped)?]),
         Entrant::new("ours, released", [Ours::redis(url, Ending::Released)?]),
+        Entrant::new(COMMITTED, [Stored::redis(url)?]),
         Entrant::new("ours in memory, dropped", [Ours::memory(Ending::Dropped)]),
     ];
     let own = own.into_iter().map(|entrant| Fighter { entrant, peer: false });

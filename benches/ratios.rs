@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_benches::contestants::{self, Ending, Ours, PLAIN, RELEASED, Socket};
+use lock_benches::contestants::{self, COMMITTED, Ending, Ours, PLAIN, RELEASED, Socket, Stored};
 use lock_benches::measure::calibrate;
 use lock_benches::{
     Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, other_build, quantile,
@@ -76,6 +76,7 @@ fn entrants(
         async move { contestants::all(&url).await }
     })?;
     let mut entrants = contestants::beside(entrants, RELEASED, &url, setting)?;
+    entrants.push(Entrant::new(COMMITTED, [Stored::redis(&url)?]));
     entrants.push(Entrant::new(CACHED, [Ours::redis(&url, Ending::Dropped)?.cached()]));
     Ok(entrants)
 }
@@ -111,13 +112,19 @@ fn run(
     Ok(Outcome { series: rounds.run(effort.rounds), commands })
 }
 
-/// Both builds in the same rounds.
+/// Both builds, and the lock with a stored value beside the lock without one, in the same rounds.
 fn compare(words: &str, all: &[Series<Duration>], table: &mut Table) {
     let find = |name: &str| all.iter().find(|it| it.name == name && it.failure.is_none());
     if let (Some(ours), Some(other)) = (find(RELEASED), find(&other_build::row(RELEASED))) {
         let compared = ours.compared(other, Duration::as_secs_f64);
         table.remark(format!(
             "`{RELEASED}` takes {compared} the time of the other build, {words}, with the middle half."
+        ));
+    }
+    if let (Some(stored), Some(ours)) = (find(COMMITTED), find(RELEASED)) {
+        let compared = stored.compared(ours, Duration::as_secs_f64);
+        table.remark(format!(
+            "`{COMMITTED}` takes {compared} the time of `{RELEASED}`, {words}, with the middle half."
         ));
     }
 }

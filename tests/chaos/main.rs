@@ -6,6 +6,7 @@
 
 mod broken;
 mod smoke;
+mod stored;
 mod takeovers;
 
 /// One suite of runs at a time: the checkers compare times, so suites wait for one another.

@@ -5,11 +5,12 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::poll_fn;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{CellBackend, ErrorKind, Key};
+use lock_core::{CellBackend, ErrorKind, InspectBackend, Key};
 use lock_redlock::Redlock;
-use lock_sync::{Locks, OnceCell, SetError};
+use lock_sync::{CommitError, Locks, OnceCell, SetError};
 use tokio::runtime::Handle;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -255,4 +256,111 @@ async fn poll_times<F: Future>(mut future: Pin<&mut F>, polls: u32) -> bool {
         tokio::time::sleep(Duration::from_micros(500)).await;
     }
     false
+}
+
+/// A quorum that loses the lease of its holder on all servers but the first, or on all.
+async fn commits_after_a_loss(lost: std::ops::Range<usize>) -> (Servers, CommitError<u32>) {
+    let servers = Servers::begin().await;
+    let writer = servers.process(None).await;
+    let stored = writer.locks.stored_mutex("it", 1_u32).unwrap();
+    let mut guard = stored.lock().await.unwrap();
+    for server in &servers.0[lost] {
+        let ended = server.force_release(&Key::new("it").unwrap()).await.unwrap();
+        assert_eq!(ended, 1);
+    }
+    *guard = 2;
+    let Err(error) = guard.commit().await else { panic!("its lease is lost") };
+    servers.until_free().await;
+    (servers, error)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_reached_one_server_is_not_said_to_be_lost() {
+    let (servers, error) = commits_after_a_loss(1..3).await;
+    assert!(matches!(error, CommitError::Unknown { value: 2, .. }), "{error:?}");
+    // A later holder finds the value.
+    assert_eq!(servers.knowing("it").await, [0]);
+    let next = servers.process(Some(2)).await;
+    let mutex = next.locks.stored_mutex("it", 1_u32).unwrap();
+    assert_eq!(*mutex.lock().await.unwrap(), 2);
+}
+
+/// One server takes the value, and the others deny it.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_reached_one_server_is_not_said_to_be_refused() {
+    let servers = Servers::begin().await;
+    let writer = servers.process(None).await;
+    let stored = writer.locks.stored_mutex("it", 1_u32).unwrap();
+    let mut guard = stored.lock().await.unwrap();
+    *guard = 2;
+    writer.store_on_first_alone();
+    let Err(error) = guard.commit().await else { panic!("too few servers have it") };
+    assert!(matches!(error, CommitError::Unknown { value: 2, .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_all_servers_deny_is_refused_at_once() {
+    let servers = Servers::begin().await;
+    let writer = servers.process(None).await;
+    let stored = writer.locks.stored_mutex("it", 1_u32).unwrap();
+    let mut guard = stored.lock().await.unwrap();
+    *guard = 2;
+    for way in &writer.ways {
+        way.faults().on(Verb::Cell).fail(ErrorKind::Denied);
+    }
+    let begin = tokio::time::Instant::now();
+    let Err(CommitError::Refused { guard, source }) = guard.commit().await else { panic!() };
+    assert_eq!((source.kind(), **guard), (ErrorKind::Denied, 2));
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_all_servers_refuse_is_lost() {
+    let (servers, error) = commits_after_a_loss(0..3).await;
+    assert!(matches!(error, CommitError::Lost { value: 2, .. }), "{error:?}");
+    assert!(servers.knowing("it").await.is_empty());
+}
+
+/// The servers refuse what arrives after the release, and a few may have taken it before.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_no_majority_has_answered_is_unknown() {
+    let servers = Servers::begin().await;
+    let writer = servers.process(None).await;
+    let stored = writer.locks.stored_mutex("it", 1_u32).unwrap();
+    let mut guard = stored.lock().await.unwrap();
+    *guard = 2;
+    for way in &writer.ways[1..] {
+        way.faults().on(Verb::Cell).fail(ErrorKind::Unreachable);
+        way.faults().on(Verb::Renew).fail(ErrorKind::Unreachable);
+    }
+    let turns = async {
+        // The lease is over. The client asks the servers that do not have the value.
+        tokio::time::sleep(TTL + TTL / 100).await;
+        writer.ways[0].faults().cut();
+        writer.ways[1..].iter().for_each(|way| way.faults().heal());
+    };
+    let (committed, ()) = tokio::join!(guard.commit(), turns);
+    let Err(error) = committed else { panic!("one server has it") };
+    assert!(matches!(error, CommitError::Unknown { value: 2, .. }), "{error:?}");
+    servers.until_free().await;
+    assert_eq!(servers.knowing("it").await, [0]);
+    let next = servers.process(Some(2)).await;
+    let mutex = next.locks.stored_mutex("it", 1_u32).unwrap();
+    assert_eq!(*mutex.lock().await.unwrap(), 2);
+}
+
+/// Two servers know the value, and the reader can reach one of them.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_at_a_version_that_one_server_tells_of() {
+    let servers = Servers::begin().await;
+    let writer = servers.process(Some(1)).await;
+    let stored = writer.locks.stored_mutex("it", 1_u32).unwrap();
+    stored.update(|value| *value = 2).await.unwrap();
+    assert_eq!(servers.knowing("it").await, [0, 2]);
+    servers.until_free().await;
+    let reader = servers.process(Some(2)).await;
+    let mut versions = reader.locks.stored_mutex("it", 1_u32).unwrap().subscribe();
+    let item = tokio::time::timeout(3 * TTL, versions.next()).await.expect("it is stored");
+    assert_eq!(item.unwrap().unwrap().value, 2);
+    assert_eq!(servers.knowing("it").await, [0, 1, 2]);
 }

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use lock_core::{Acquire, AcquireOutcome, Backend, CellBackend, Committed, Hint, Ttl};
 use lock_redis::RedisBackend;
-use lock_sync::Locks;
-use lock_tests::RedisServer;
+use lock_sync::{Locks, MutexGuard};
+use lock_tests::{RedisServer, eventually_async};
 
 use crate::support::{Server, claim, granted, soon};
+
+/// How long a queue may take.
+const LIMIT: Duration = Duration::from_secs(10);
 
 fn locks(server: &RedisServer) -> Locks<RedisBackend> {
     Locks::new(RedisBackend::open(server.url()).unwrap())
@@ -54,6 +57,64 @@ async fn a_commit_within_a_process_costs_one_command() {
     // machine renews more often.
     assert!((TASKS..TASKS + TASKS / 2).contains(&calls), "{calls} commands for {TASKS} commits");
     assert_eq!(counter.snapshot().await.unwrap().value, TASKS + 1);
+}
+
+/// One round: the first client has the lock, the second one waits in the queue, and gets it. Returns the scripts that were
+/// called.
+async fn handed_over<G>(
+    server: &RedisServer,
+    queue: &str,
+    (lock, next): (impl Future<Output = G>, impl Future<Output = G>),
+    end: impl AsyncFn(G),
+) -> u64 {
+    let before = server.commandstats();
+    let held = lock.await;
+    let second = async { end(next.await).await };
+    let first = async {
+        let queued = async || !server.keys(queue).is_empty();
+        eventually_async("the other client waits", LIMIT, queued).await;
+        end(held).await;
+    };
+    tokio::join!(second, first);
+    server.commandstats().since(&before).calls("evalsha")
+}
+
+/// Each lock brings the value, and each commit hands the lock over, for no command more than a mutex without a value needs.
+#[tokio::test]
+async fn a_lock_that_is_handed_over_costs_no_command_more_with_a_value() {
+    const ROUNDS: u64 = 10;
+    let server = RedisServer::start();
+    let clients = [locks(&server), locks(&server)];
+    let plain = clients.each_ref().map(|locks| locks.mutex("plain", ()).unwrap());
+    let stored = clients.each_ref().map(|locks| locks.stored_mutex("stored", 0_u64).unwrap());
+    let mut costs = [0, 0];
+    for round in 0..=ROUNDS {
+        let without = handed_over(
+            &server,
+            "lock:{plain}:queue",
+            (async { plain[0].lock().await.unwrap() }, async { plain[1].lock().await.unwrap() }),
+            async |guard| MutexGuard::release(guard).await.unwrap(),
+        );
+        let without = without.await;
+        let with = handed_over(
+            &server,
+            "lock:{stored}:queue",
+            (async { stored[0].lock().await.unwrap() }, async { stored[1].lock().await.unwrap() }),
+            async |mut guard| {
+                *guard += 1;
+                _ = guard.commit().await.unwrap();
+            },
+        );
+        let with = with.await;
+        // The first round loads the scripts.
+        if round > 0 {
+            costs = [costs[0] + without, costs[1] + with];
+        }
+    }
+    let [without, with] = costs;
+    println!("{ROUNDS} rounds: {without} commands without a value, {with} with one");
+    assert!(10 * with <= 11 * without, "{with} commands instead of {without}");
+    assert_eq!(stored[1].snapshot().await.unwrap().value, 2 * (ROUNDS + 1));
 }
 
 #[tokio::test]

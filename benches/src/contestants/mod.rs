@@ -30,6 +30,7 @@ mod rslock;
 pub mod rwlocks;
 pub mod semaphores;
 mod socket;
+mod stored;
 
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ pub use redlock::Redlock;
 pub use rlock::Rlock;
 pub use rslock::Rslock;
 pub use socket::Socket;
+pub use stored::Stored;
 
 use crate::{Entrant, Failure, Rule, Setting};
 
@@ -56,6 +58,9 @@ pub const PLAIN: &str = "bare client";
 
 /// The name of our own row with an awaited release.
 pub const RELEASED: &str = "ours, released";
+
+/// The name of the row of [`Stored`].
+pub const COMMITTED: &str = "ours, committed";
 
 /// The name of the row of [`Rslock`]: the peer with whose CPU time ours is compared.
 pub const RSLOCK: &str = "rslock";

@@ -173,6 +173,11 @@ where
         said
     }
 
+    /// The error of a node that has answered with one.
+    pub(crate) fn error_of(&self, node: usize) -> Option<&Error> {
+        self.said[node].as_ref()
+    }
+
     /// The error for too few answers.
     pub(crate) fn failure(&self, what: &str, answered: usize) -> Error {
         self.core.failure(self.core.quorum.needed(), what, answered, &self.said())

@@ -37,6 +37,10 @@ pub(super) enum Scene {
     Cells,
     /// As `Pauses`, over a quorum.
     QuorumPauses,
+    /// No fault. A value beside a mutex that all workers change, read and follow.
+    Pages,
+    /// As `Pauses`, with such a value.
+    PagePauses,
     /// The links of a worker are as slow as leases are short.
     SlowLinks,
     /// The links of a worker are closed for a while.
@@ -89,6 +93,11 @@ pub(super) const CASES: &[Case] = &[
     case("no-reconnect", Recovery, Scene::Disconnected),
     case("early-barrier", Barriers, Scene::Barrier),
     case("blind-store", Values, Scene::Cells),
+    case("blind-commit", Commits, Scene::PagePauses),
+    case("early-load", Commits, Scene::Pages),
+    case("halved-value", Snapshots, Scene::Pages),
+    case("forgotten-version", Commits, Scene::Pages),
+    case("deaf-stream", Snapshots, Scene::Pages),
 ];
 
 pub(super) const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> Case {
@@ -140,6 +149,10 @@ fn cuts() -> Vec<Step> {
     [2_000, 3_500, 5_000].map(cut).into()
 }
 
+fn disconnection() -> Step {
+    Step::new(Fault::KillClients, ms(2_000), ms(300)).servers(&[0], 1)
+}
+
 impl Scene {
     pub(super) fn plan(self, seed: u64) -> Plan {
         use Fault::*;
@@ -151,7 +164,7 @@ impl Scene {
         };
         let many = |nodes, steps| Plan { deployment: Deployment::Quorum(nodes), ..one(steps) };
         match self {
-            Self::Calm | Self::Readers | Self::Permits | Self::Barrier => {
+            Self::Calm | Self::Readers | Self::Permits | Self::Barrier | Self::Pages => {
                 Plan { tasks: 8, wait_limit: ms(6_000), ..one(vec![]) }
             }
             Self::Fair => Plan { fair: true, tasks: 8, hold: ms(20), ..one(vec![]) },
@@ -159,7 +172,9 @@ impl Scene {
             // Such long holds leave few turns: a queue deals them out to all workers.
             Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), fair: true, ..one(vec![]) },
             Self::OnePauses => Plan { hold: ms(500), ..one(pauses_of_one(5, ttl)) },
-            Self::Pauses | Self::Cells => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
+            Self::Pauses | Self::Cells | Self::PagePauses => {
+                Plan { hold: ms(500), ..one(pauses(5, ttl)) }
+            }
             Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
             Self::SlowLinks => {
                 let plan = Plan { workers: 2, tasks: 3, hold: ms(700), ..one(slow_link()) };
@@ -171,10 +186,7 @@ impl Scene {
                 let plan = Plan { workers: 6, tasks: 4, hold: ms(100), ..one(vec![kill]) };
                 Plan { wait_limit: ms(12_000), ..plan.with_ttl(ms(2_500)) }
             }
-            Self::Disconnected => {
-                let kill = Step::new(KillClients, ms(2_000), ms(300)).servers(&[0], 1);
-                Plan { wait_limit: ms(12_000), ..one(vec![kill]) }
-            }
+            Self::Disconnected => Plan { wait_limit: ms(12_000), ..one(vec![disconnection()]) },
             Self::Flushed => one(vec![Step::new(Flush, ms(2_500), ms(0)).servers(&[0], 1)]),
             Self::Quorum => many(5, vec![]),
             Self::Ring => many(3, ring(ms(5_000))),
@@ -193,6 +205,7 @@ impl Scene {
             Self::Permits => "semaphore",
             Self::Barrier => "barrier",
             Self::Cells => "cell",
+            Self::Pages | Self::PagePauses => "stored",
             _ => "mutex",
         }
     }

@@ -22,13 +22,14 @@ const TTL: Duration = Duration::from_millis(800);
 const TASKS: u32 = 6;
 
 /// The deeds in any history of any deployment.
-const EVERYWHERE: [&str; 14] = [
+const EVERYWHERE: [&str; 22] = [
     "ask", "got", "not", "turn", "turned", "kept", "still", "leave", "left", "wrote", "look",
-    "make", "made", "saw",
+    "make", "made", "saw", "found", "store", "stored", "peek", "peeked", "follow", "heard",
+    "unfollow",
 ];
 
 /// The locks of the workers in any deployment, except those that count.
-const KEYS: [&str; 9] = ["e0", "l0", "l0#0", "l0#1", "m0", "m1", "o0", "w0", "w1"];
+const KEYS: [&str; 10] = ["e0", "l0", "l0#0", "l0#1", "m0", "m1", "o0", "v0", "w0", "w1"];
 
 /// The locks of deployments that count permits.
 const COUNTED: [&str; 5] = ["resize", "resized", "forgot", "arrive", "pass"];
@@ -85,7 +86,7 @@ fn workers_on_one_server_do_everything_there_is_to_do() {
     let stage = Stage::new().with(2, "redis", &[server.url()], 1);
     stage.until_seen(&[&EVERYWHERE[..], &COUNTED].concat());
     let operations = assert_sound(&stage);
-    let all = ["b0", "e0", "l0", "l0#0", "l0#1", "m0", "m1", "o0", "s0", "s1", "w0", "w1"];
+    let all = ["b0", "e0", "l0", "l0#0", "l0#1", "m0", "m1", "o0", "s0", "s1", "v0", "w0", "w1"];
     assert_eq!(keys(&operations, true), all.into());
     assert!(probed(&operations).contains("s0"));
     assert_eq!(stage.resource.tally().refused, 0);

@@ -33,10 +33,7 @@ pub(super) fn operations(events: &[Event]) -> Operations {
     for (key, events) in &operations {
         let deeds: Vec<String> = events.iter().map(|event| event.deed.to_string()).collect();
         let (first, last) = (&events[0].deed, &events[events.len() - 1].deed);
-        assert!(
-            matches!(first, Deed::Ask { .. } | Deed::Arrive { .. } | Deed::Look { .. }),
-            "{key:?}: {deeds:?}"
-        );
+        assert!(begins(first), "{key:?}: {deeds:?}");
         let ended = events.iter().filter(|event| ends(&event.deed)).count();
         if !collapsed.contains(key) {
             assert!(ended == 1 && ends(last), "{key:?}: {deeds:?}");
@@ -51,10 +48,18 @@ pub(super) fn operations(events: &[Event]) -> Operations {
     operations
 }
 
-fn ends(deed: &Deed) -> bool {
-    use Deed::{Forgot, Left, Not, Pass, Saw};
+fn begins(deed: &Deed) -> bool {
+    use Deed::{Arrive, Ask, Follow, Look, Peek};
 
-    matches!(deed, Not { .. } | Left { .. } | Forgot { .. } | Pass { .. } | Saw { .. })
+    let begins_a_hold = matches!(deed, Ask { .. });
+    begins_a_hold || matches!(deed, Arrive { .. } | Look { .. } | Peek { .. } | Follow { .. })
+}
+
+fn ends(deed: &Deed) -> bool {
+    use Deed::{Forgot, Left, Not, Pass, Peeked, Saw, Unfollow};
+
+    let ends_a_hold = matches!(deed, Not { .. } | Left { .. } | Forgot { .. });
+    ends_a_hold || matches!(deed, Pass { .. } | Saw { .. } | Peeked { .. } | Unfollow { .. })
 }
 
 fn op(deed: &Deed) -> Option<Op> {
@@ -76,7 +81,16 @@ fn op(deed: &Deed) -> Option<Op> {
         | Deed::Look { op, .. }
         | Deed::Make { op }
         | Deed::Made { op, .. }
-        | Deed::Saw { op, .. } => Some(*op),
+        | Deed::Saw { op, .. }
+        | Deed::Found { op, .. }
+        | Deed::Store { op, .. }
+        | Deed::Stored { op, .. }
+        | Deed::Unstored { op, .. }
+        | Deed::Peek { op, .. }
+        | Deed::Peeked { op, .. }
+        | Deed::Follow { op, .. }
+        | Deed::Heard { op, .. }
+        | Deed::Unfollow { op } => Some(*op),
         _ => None,
     }
 }

@@ -109,7 +109,16 @@ const RULES: &[Rule] = &[
     Rule {
         faults: FORGETS,
         reach: ALONE,
-        excludes: &[Exclusion, Conversions, Permits, Resource, Barriers, Values],
+        excludes: &[
+            Exclusion,
+            Conversions,
+            Permits,
+            Resource,
+            Barriers,
+            Values,
+            Commits,
+            Snapshots,
+        ],
         why: "the store has forgotten the holder of a lock, and the holder hears of that when it renews",
         lasts: Lasts::Lease,
     },
@@ -123,7 +132,7 @@ const RULES: &[Rule] = &[
     Rule {
         faults: &[Evict],
         reach: QUORUM,
-        excludes: &[Exclusion, Conversions, Permits, Resource, Tokens, Values],
+        excludes: &[Exclusion, Conversions, Permits, Resource, Tokens, Values, Commits, Snapshots],
         why: "a server cannot tell that it has evicted a lock: its policy must be `noeviction`",
         lasts: Lasts::Lease,
     },
@@ -137,7 +146,17 @@ const RULES: &[Rule] = &[
     Rule {
         faults: &[ClockJump],
         reach: SERVERS,
-        excludes: &[Exclusion, Conversions, Permits, Resource, Barriers, Tokens, Values],
+        excludes: &[
+            Exclusion,
+            Conversions,
+            Permits,
+            Resource,
+            Barriers,
+            Tokens,
+            Values,
+            Commits,
+            Snapshots,
+        ],
         why: "the server counts leases by a clock that was set, and two majorities may have only that server in common",
         lasts: Lasts::Lease,
     },
@@ -193,14 +212,24 @@ const RULES: &[Rule] = &[
     Rule {
         faults: FORGETS_AND_KNOWS,
         reach: &[Reach::Majority],
-        excludes: &[Values],
+        excludes: &[Values, Commits, Snapshots],
         why: "too few nodes are left that know the stored value",
         lasts: Lasts::Quarantine,
     },
     Rule {
         faults: FAILS_OVER,
         reach: TAKEOVER,
-        excludes: &[Exclusion, Conversions, Permits, Resource, Barriers, Tokens, Values],
+        excludes: &[
+            Exclusion,
+            Conversions,
+            Permits,
+            Resource,
+            Barriers,
+            Tokens,
+            Values,
+            Commits,
+            Snapshots,
+        ],
         why: "no replica confirms a grant, so the server that takes over may lack it; and the old primary may answer \
               meanwhile, even with higher tokens",
         lasts: Lasts::Lease,
@@ -210,6 +239,13 @@ const RULES: &[Rule] = &[
         reach: &[Reach::Confirmed],
         excludes: &[Barriers, Values],
         why: "replicas confirm leases, and neither values nor withdrawals",
+        lasts: Lasts::Lease,
+    },
+    Rule {
+        faults: FAILS_OVER,
+        reach: &[Reach::Confirmed],
+        excludes: &[Snapshots],
+        why: "a reader asks for no confirmation, and the old primary may answer it meanwhile",
         lasts: Lasts::Lease,
     },
     Rule {
@@ -366,7 +402,7 @@ pub fn render() -> String {
         };
         text += &format!("\n{}. {}; {lasts}.", number + 1, rule.why);
     }
-    text += "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens and resource as well, \
+    text += "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
              to the end of the run: ";
     text += SETS_TOKENS_BACK;
     text += ".\n\nWhat excludes errors excludes the order of an election as well: ";

@@ -262,6 +262,10 @@ impl CellBackend for AnyBackend {
         self.cells()?.load_under(claim).await
     }
 
+    fn load_is_conclusive(&self) -> bool {
+        self.cells().is_ok_and(|cells| cells.load_is_conclusive())
+    }
+
     async fn store(
         &self,
         claim: &Claim,

@@ -77,6 +77,15 @@ pub trait CellBackend: Backend {
         self.load(&claim.key).await
     }
 
+    /// Whether a [load](Self::load) that does not return a value proves that the value is not stored, once its claim was
+    /// released.
+    ///
+    /// A store of one node can prove that, and so the default is `true`. In a store of several nodes, a value that was not
+    /// written on enough nodes may still be on a few of them. A load may not see it there, and a later holder may.
+    fn load_is_conclusive(&self) -> bool {
+        true
+    }
+
     /// Writes the value beside the lock that this claim holds, or erases it.
     ///
     /// `token` is the fencing token of the holder.
@@ -241,7 +250,7 @@ pub enum Stored {
     /// The value was stored, or erased.
     Written,
     /// The claim does not hold the lock, or the present value has a higher token. Nothing was
-    /// written.
+    /// written, on any node.
     NotHeld,
 }
 
@@ -301,6 +310,10 @@ macro_rules! forward {
 
             async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>, Error> {
                 (**self).load_under(claim).await
+            }
+
+            fn load_is_conclusive(&self) -> bool {
+                (**self).load_is_conclusive()
             }
 
             async fn store(

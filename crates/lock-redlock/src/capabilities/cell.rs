@@ -18,6 +18,9 @@ const ERASED: &[u8; 16] = b"\x9e\x1d\x5c\xa2\x07\xf3\x44\xb8\xe6\x2b\xd1\x70\x8a
 /// there when the value was stored keep it. It is not copied to other nodes later. A node that has lost its data votes
 /// again after a while, and counts as a node that never had the value.
 ///
+/// A value counts as not written only if every node has refused it. If a few nodes have it or do not answer, storing
+/// fails with a retryable error.
+///
 /// A value that has reached fewer nodes may be seen by one load and not by the next, until the next value is stored. It
 /// is loaded as not [settled](Cell::settled): a value is settled only if a majority has said that it has the value,
 /// under one token. If it was stored under the token of the value before, and too few nodes answer to tell which is the
@@ -58,6 +61,10 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
             return Err(Error::new(ErrorKind::NotReady, message));
         }
         Ok(latest.as_ref().and_then(decode))
+    }
+
+    fn load_is_conclusive(&self) -> bool {
+        self.core().quorum.nodes() == 1
     }
 
     async fn store(
@@ -124,27 +131,41 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
             core.call(node, "store", |it| it.store(&claim, token, value.as_deref())).await
         }
     });
-    let (mut written, mut refused) = (0, 0);
+    let (mut written, mut refused, mut unclear) = (0, 0, 0);
     loop {
         let open = asked.open().len();
-        let is_decided = written >= needed || refused > nodes - needed || written + open < needed;
+        // A later holder may find a value that one node has. So a value is not written only if all nodes say so.
+        let fails = written + open < needed && written + unclear > 0;
+        let is_decided = written >= needed || fails;
         if open == 0 || (is_decided && !waits_for_all && !asked.has_ready()) {
             break;
         }
         match asked.next().await {
             Some((_, Some(Stored::Written))) => written += 1,
             Some((_, Some(_))) => refused += 1,
-            Some((_, None)) => {}
+            Some((node, None)) => {
+                unclear += usize::from(asked.error_of(node).is_none_or(Error::is_retryable));
+            }
             None => break,
         }
     }
+    unclear += asked.open().len();
     let outcome = match () {
         () if written >= needed => Ok((written, Stored::Written)),
-        () if refused > nodes - needed => Ok((written, Stored::NotHeld)),
-        () => Err(asked.failure("stored it", written)),
+        () if refused == nodes => Ok((written, Stored::NotHeld)),
+        () if written + unclear == 0 => Err(asked.failure("stored it", 0)),
+        () => Err(in_doubt(asked.failure("stored it", written))),
     };
     asked.finish(|_, _, _| {});
     outcome
+}
+
+/// An error after which a few nodes may have the value.
+fn in_doubt(error: Error) -> Error {
+    if error.is_retryable() {
+        return error;
+    }
+    Error::with_source(ErrorKind::NotReady, error.to_string(), error)
 }
 
 /// What the nodes loaded.

@@ -7,6 +7,7 @@
 //! | [`requirements`] | What can I ask of a distributed lock, and where is it in this library? |
 //! | [`choosing_a_ttl`] | How long should a lease live? |
 //! | [`fencing`] | How does my database, my object storage or my HTTP service refuse a late write? |
+//! | [`stored_values`] | How do I keep a small value beside the lock, so that all processes share it? |
 //! | [`errors`] | What does this error mean, and what should my code do? |
 //! | [`testing`] | How do I test code that locks, without a server and without waiting? |
 //! | [`patterns`] | How do I write a cron job on one replica, a leader, a rate limit, a sequence without gaps, a balance with a floor, a job that runs once, a schema migration? |
@@ -37,6 +38,9 @@ pub mod requirements {}
 
 #[doc = include_str!("resizing.md")]
 pub mod resizing {}
+
+#[doc = include_str!("stored_values.md")]
+pub mod stored_values {}
 
 #[doc = include_str!("testing.md")]
 pub mod testing {}

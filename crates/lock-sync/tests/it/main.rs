@@ -41,6 +41,7 @@ mod shutdown;
 mod slots;
 mod stored;
 mod stored_faults;
+mod stored_model;
 mod support;
 mod together;
 mod turns;

@@ -177,8 +177,12 @@ fn synchronous_code_locks_and_commits() {
     let (here, there) = pair.stored();
     let mut guard = here.blocking_lock().unwrap();
     *guard += 1;
+    guard.blocking_save().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert_eq!(runtime.block_on(there.snapshot()).unwrap().value, 4);
+    *guard += 1;
     guard.blocking_commit().unwrap();
-    assert_eq!(*there.blocking_lock().unwrap(), 4);
+    assert_eq!(*there.blocking_lock().unwrap(), 5);
     assert_refuses_to_block("blocking_lock", file!(), || drop(here.blocking_lock()));
 }
 

@@ -1,10 +1,16 @@
 //! A stored value over a store that fails, and futures that are dropped.
 
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
 use futures::StreamExt;
 use lock_core::memory::Verb;
 use lock_core::{Cell, CellBackend, ErrorKind, Key};
 use lock_sync::{CommitError, LockError, LossReason, SaveError, StoredMutexGuard};
 use tokio::time::{Instant, sleep};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::stored::{TTL, short};
 use crate::support::{Pair, dropped_after, poll_once};
@@ -266,4 +272,77 @@ async fn a_subscriber_connects_again() {
     pair.ours.faults().mute_hints(true);
     there.update(|value| *value = 3).await.unwrap();
     assert_eq!(versions.next().await.unwrap().unwrap().value, 3, "without a hint");
+}
+
+/// The messages at the level `debug` about stored values.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().contains("recipes::stored") && *metadata.level() == Level::DEBUG
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_tells_what_became_of_changes_that_were_not_committed() {
+    let log = Log::default();
+    let _logged = tracing::subscriber::set_default(log.clone());
+    let pair = short();
+    let (here, _) = pair.stored();
+    let discarded = ["a guard was dropped without a commit: its changes are discarded"];
+    let in_doubt = ["a write of the value has no answer: the changes may be stored"];
+    drop(here.lock().await.unwrap());
+    here.update(|value| *value = 4).await.unwrap();
+    assert!(log.taken().is_empty(), "there are no changes, or they are stored");
+    *here.lock().await.unwrap() = 5;
+    assert_eq!(log.taken(), discarded);
+    for commits in [true, false] {
+        let mut guard = here.lock().await.unwrap();
+        *guard = 6;
+        let gate = pair.ours.faults().on(Verb::Cell).hold_replies();
+        if commits {
+            dropped_after(Box::pin(guard.commit()), 1, None::<()>, 0).await;
+        } else {
+            dropped_after(Box::pin(guard.save()), 1, None::<()>, 0).await;
+            drop(guard);
+        }
+        drop(gate);
+        pair.ours.faults().heal();
+        assert_eq!(log.taken(), in_doubt);
+        assert_eq!(*here.lock().await.unwrap(), 6);
+    }
+    let mut guard = here.lock().await.unwrap();
+    *guard = 7;
+    pair.ours.faults().on(Verb::Cell).fail(ErrorKind::Denied);
+    assert!(guard.save().await.is_err());
+    drop(guard);
+    assert_eq!(log.taken(), discarded);
 }

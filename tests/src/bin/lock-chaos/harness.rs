@@ -13,7 +13,8 @@ lock-chaos replay SEED [--times N] [--jobs N]  the run of one seed again
 lock-chaos show SEED                           what happens in that run
 lock-chaos soak MINUTES [--seed N]             the same workers over each deployment, and what they leak
 
-With --takeovers, run, replay and show are about clusters, and servers that sentinels watch.";
+With --takeovers, run, replay and show are about clusters, and servers that sentinels watch. With --primitives
+mutex,stored the workers of run and replay use these primitives alone.";
 
 /// Runs one seed after another, until the time is over.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let suite = Suite::from_seed(options.seed.unwrap_or_else(Random::fresh_seed));
     let suite = suite.of_takeovers(options.takeovers);
     let suite = suite.time(Duration::from_secs(60 * minutes)).jobs(options.jobs);
-    conclude(suite.run(&cast()?, told))
+    conclude(suite.run(&cast(options.primitives)?, told))
 }
 
 /// Repeats the run of one seed.
@@ -31,7 +32,7 @@ pub(crate) fn replay(args: &[String]) -> Result<(), String> {
     some(options.times, "times")?;
     let suite = Suite::from_seed(seed).of_takeovers(options.takeovers);
     let suite = suite.jobs(options.jobs.min(options.times as usize));
-    conclude(suite.repeat(options.times, &cast()?, told))
+    conclude(suite.repeat(options.times, &cast(options.primitives)?, told))
 }
 
 /// Prints the plan of a seed.
@@ -52,7 +53,7 @@ pub(crate) fn soak_all(args: &[String]) -> Result<(), String> {
     let time = Duration::from_secs(60 * minutes) / deployments.len() as u32;
     let mut broken = Vec::new();
     for deployment in deployments {
-        let soaked = soak(deployment, seed, time, &cast()?, |so_far| {
+        let soaked = soak(deployment, seed, time, &cast(None)?, |so_far| {
             println!("{deployment}: round {}, {} holds", so_far.rounds, so_far.holds);
             for (client, [files, threads, tasks, memory]) in &so_far.uses {
                 println!(
@@ -87,9 +88,9 @@ fn conclude(summary: Summary) -> Result<(), String> {
     summary.failure().map_or(Ok(()), Err)
 }
 
-fn cast() -> Result<Cast, String> {
+fn cast(primitives: Option<String>) -> Result<Cast, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    Ok(Cast { program, primitives: None, flaw: None })
+    Ok(Cast { program, primitives, flaw: None })
 }
 
 struct Options {
@@ -97,12 +98,14 @@ struct Options {
     jobs: usize,
     times: u64,
     takeovers: bool,
+    primitives: Option<String>,
 }
 
 impl Options {
     /// A number, and the text after it.
     fn parse(args: &[String]) -> Result<(u64, Self), String> {
-        let mut options = Self { seed: None, jobs: 2, times: 1, takeovers: false };
+        let mut options =
+            Self { seed: None, jobs: 2, times: 1, takeovers: false, primitives: None };
         let mut args = args.iter();
         let number = |word: Option<&String>| -> Result<u64, String> {
             let word = word.ok_or(HELP)?;
@@ -112,6 +115,10 @@ impl Options {
         while let Some(name) = args.next() {
             if name == "--takeovers" {
                 options.takeovers = true;
+                continue;
+            }
+            if name == "--primitives" {
+                options.primitives = Some(args.next().ok_or(HELP)?.clone());
                 continue;
             }
             let value = number(args.next())?;

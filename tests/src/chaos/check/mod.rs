@@ -22,10 +22,15 @@
 //! | [`Errors`](Property::Errors) | an error or a lost lease that nothing explains, an operation that takes too long |
 //! | [`Barriers`](Property::Barriers) | a barrier that opens for fewer than its group, or has two leaders |
 //! | [`Values`](Property::Values) | a cell with two values, or with a value that is made again |
+//! | [`Commits`](Property::Commits) | a committed value that a later holder of a stored mutex does not build on, a
+//! version that is not above, or a holder that finds half a value |
+//! | [`Snapshots`](Property::Snapshots) | a reader of a stored mutex that sees no committed value or an old one, or
+//! follows the versions back, or not to the end |
 //! | [`Leaks`](Property::Leaks) | keys, files, threads, tasks, connections or memory that stay |
 //! | [`History`](Property::History) | events that cannot follow one another: then nothing is proved |
 
 mod barriers;
+mod commits;
 mod conversions;
 mod errors;
 mod exclusion;
@@ -93,6 +98,10 @@ pub enum Property {
     Barriers,
     /// All readers of a cell see one value, which one of them has made alone and once.
     Values,
+    /// Every holder of a stored mutex finds the value that was committed last, and versions increase.
+    Commits,
+    /// Readers of a stored mutex see committed values alone, in their order, and the last one in the end.
+    Snapshots,
     /// Nothing stays behind.
     Leaks,
     /// The events of the run make sense.
@@ -101,7 +110,7 @@ pub enum Property {
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Exclusion,
         Self::Conversions,
         Self::Permits,
@@ -115,6 +124,8 @@ impl Property {
         Self::Errors,
         Self::Barriers,
         Self::Values,
+        Self::Commits,
+        Self::Snapshots,
         Self::Leaks,
         Self::History,
     ];
@@ -243,6 +254,7 @@ pub fn check(events: &[Event], tally: &Tally, terms: &Terms) -> Findings {
     seen.extend(errors::check(&operations, events, terms));
     seen.extend(barriers::check(events, terms));
     seen.extend(values::check(events, terms));
+    seen.extend(commits::check(events, terms));
     let mut findings =
         Findings { doubts: doubts(events, terms), holds: operations.held(), ..Default::default() };
     let mut excuses = Excuses::new(terms);

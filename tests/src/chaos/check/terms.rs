@@ -51,6 +51,8 @@ pub struct Terms {
     pub unordered: BTreeSet<String>,
     /// Elections: see [`BEGINS_AGAIN`](crate::chaos::table::BEGINS_AGAIN).
     pub elections: BTreeSet<String>,
+    /// Stored mutexes.
+    pub stored: BTreeSet<String>,
     /// The faults.
     pub troubles: Vec<Trouble>,
     /// When clients stood still, and so could not end what they had begun: name, begin, end.
@@ -99,6 +101,7 @@ impl Terms {
             limits: limits.map(|(key, limit)| (key.to_owned(), limit)).into(),
             unordered: BTreeSet::from(["l0".to_owned()]),
             elections: BTreeSet::from(["e0".to_owned()]),
+            stored: BTreeSet::from(["v0".to_owned()]),
             troubles: Vec::new(),
             stood_still: Vec::new(),
             traffic: 0,
@@ -306,7 +309,10 @@ impl Terms {
             self.troubles.iter().any(ahead)
         });
         let first = forgot.min_by_key(|trouble| trouble.begin)?;
-        matches!(property, Property::Tokens | Property::Resource).then_some(Window {
+        use Property::{Commits, Resource, Snapshots, Tokens};
+
+        let is_about_tokens = matches!(property, Tokens | Resource | Commits | Snapshots);
+        is_about_tokens.then_some(Window {
             begin: first.begin,
             end: Instant::FAR_FUTURE,
             why: SETS_TOKENS_BACK,

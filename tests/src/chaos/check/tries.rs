@@ -10,6 +10,7 @@ use super::permits::changes;
 use super::terms::Terms;
 use super::unrest::Unrest;
 use super::{Property, Violation};
+use crate::chaos::Deployment;
 use crate::chaos::history::{Event, Refusal, Way};
 
 /// For every try that was refused because of another holder, to acquire or to convert, looks for a task that
@@ -19,7 +20,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
     let mut changes = changes(events);
     let mut alone: Vec<&Operation> = Vec::new();
     let mut kept = Vec::new();
-    for (key, list) in operations.by_key() {
+    for (key, list) in operations.by_key().filter(|(key, _)| !is_read(key, terms)) {
         let changes = changes.remove(key).unwrap_or_default();
         let limit = terms.limits.get(key).map(|&first| Limit::of(first, &changes, terms));
         let there = There::of(operations, &list, terms, &unrest);
@@ -56,6 +57,11 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
         told(operations, it, at, &what)
     });
     alone.chain(kept).collect()
+}
+
+/// Over a quorum, a task that reads a value may hold the lock for a moment to settle the value.
+fn is_read(key: &str, terms: &Terms) -> bool {
+    matches!(terms.deployment, Deployment::Quorum(_)) && terms.stored.contains(key)
 }
 
 fn told(operations: &Operations, operation: &Operation, at: Instant, what: &str) -> Violation {

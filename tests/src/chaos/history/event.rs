@@ -75,6 +75,16 @@ pub enum Refusal {
     Failed(String),
 }
 
+/// What a caller sees of the value of a stored mutex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "it is a record")]
+pub struct Sight {
+    /// The version; `None` for the initial value.
+    pub version: Option<FencingToken>,
+    /// The value, which is zero at first; `None` if the bytes are those of no value.
+    pub value: Option<u64>,
+}
+
 /// A deed of a client, or its fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a checker looks at each")]
@@ -238,6 +248,75 @@ pub enum Deed {
         op: Op,
         /// The value.
         value: Option<u64>,
+    },
+    /// The guard of a stored mutex began with this value.
+    Found {
+        /// Which operation.
+        op: Op,
+        /// What it found.
+        sight: Sight,
+    },
+    /// It is about to store a value. Stamped before the call.
+    Store {
+        /// Which operation.
+        op: Op,
+        /// The value, which is unique in the run.
+        value: u64,
+        /// The value that it has changed.
+        base: u64,
+    },
+    /// The value is stored. Stamped after the call.
+    Stored {
+        /// Which operation.
+        op: Op,
+        /// The version of the value.
+        version: FencingToken,
+    },
+    /// The call that was to store the value has failed.
+    Unstored {
+        /// Which operation.
+        op: Op,
+        /// Why.
+        why: Refusal,
+        /// Whether nothing was stored. Otherwise the value may have been stored, or may still be.
+        certain: bool,
+    },
+    /// It is about to read the value of a stored mutex without the lock. Stamped before the call.
+    Peek {
+        /// Which operation begins.
+        op: Op,
+        /// By which task.
+        task: u32,
+        /// Which mutex.
+        key: String,
+    },
+    /// The call returned. Stamped after the call.
+    Peeked {
+        /// Which operation.
+        op: Op,
+        /// What it saw.
+        sight: Sight,
+    },
+    /// It begins to follow the value of a stored mutex.
+    Follow {
+        /// Which operation begins.
+        op: Op,
+        /// By which task.
+        task: u32,
+        /// Which mutex.
+        key: String,
+    },
+    /// It heard of a version.
+    Heard {
+        /// Which operation.
+        op: Op,
+        /// What it heard.
+        sight: Sight,
+    },
+    /// It follows the value no longer.
+    Unfollow {
+        /// Which operation.
+        op: Op,
     },
     /// All of the client's tasks were ended wherever they were: open operations have ended, with unknown
     /// outcomes.

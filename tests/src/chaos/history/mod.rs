@@ -6,7 +6,8 @@
 
 mod event;
 mod file;
+mod stored;
 mod words;
 
-pub use event::{Deed, Event, Op, Patience, Refusal, Way};
+pub use event::{Deed, Event, Op, Patience, Refusal, Sight, Way};
 pub use file::{Recorder, read};

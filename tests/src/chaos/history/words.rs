@@ -115,19 +115,7 @@ impl fmt::Display for Deed {
             Self::Wrote { op, token, accepted, valid_until } => {
                 write!(f, "wrote {op} {} {accepted} {}", token.get(), nanos(valid_until))
             }
-            Self::Resize { .. }
-            | Self::Resized { .. }
-            | Self::Arrive { .. }
-            | Self::Pass { .. }
-            | Self::Look { .. }
-            | Self::Make { .. }
-            | Self::Made { .. }
-            | Self::Saw { .. }
-            | Self::Collapse
-            | Self::Late { .. }
-            | Self::Uses { .. }
-            | Self::Fault { .. }
-            | Self::Healed { .. } => self.beside_holds(f),
+            _ => self.beside_holds(f),
         }
     }
 }
@@ -155,7 +143,7 @@ impl Deed {
             Self::Fault { step, what } => write!(f, "fault {step} {what}"),
             Self::Healed { step } => write!(f, "healed {step}"),
             // Deeds about holds are written above.
-            _ => Err(fmt::Error),
+            _ => self.about_stored_values(f),
         }
     }
 }
@@ -240,7 +228,7 @@ impl Deed {
             },
             "fault" => Self::Fault { step: words.next()?, what: words.next()? },
             "healed" => Self::Healed { step: words.next()? },
-            _ => return Err(()),
+            other => Self::read_about_stored_values(other, words)?,
         })
     }
 }
@@ -249,18 +237,18 @@ fn nanos(at: &Instant) -> u64 {
     at.as_nanos()
 }
 
-struct Words<'a>(SplitAsciiWhitespace<'a>);
+pub(super) struct Words<'a>(SplitAsciiWhitespace<'a>);
 
 impl Words<'_> {
-    fn next<T: FromStr>(&mut self) -> Result<T, ()> {
+    pub(super) fn next<T: FromStr>(&mut self) -> Result<T, ()> {
         self.0.next().ok_or(())?.parse().map_err(drop)
     }
 
-    fn token(&mut self) -> Result<FencingToken, ()> {
+    pub(super) fn token(&mut self) -> Result<FencingToken, ()> {
         self.next().map(FencingToken::new)
     }
 
-    fn unless_nothing<T: FromStr>(&mut self) -> Result<Option<T>, ()> {
+    pub(super) fn unless_nothing<T: FromStr>(&mut self) -> Result<Option<T>, ()> {
         let word: String = self.next()?;
         if word == "nothing" { Ok(None) } else { word.parse().map(Some).map_err(drop) }
     }
@@ -272,6 +260,7 @@ impl Words<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Sight;
     use super::*;
 
     fn other_deeds() -> Vec<Deed> {
@@ -300,6 +289,15 @@ mod tests {
             Deed::Made { op, value: None },
             Deed::Saw { op, value: Some(9) },
             Deed::Saw { op, value: None },
+            Deed::Found { op, sight: Sight { version: None, value: Some(0) } },
+            Deed::Store { op, value: 9, base: 0 },
+            Deed::Stored { op, version: token },
+            Deed::Unstored { op, why: Refusal::Lost, certain: true },
+            Deed::Peek { op, task: 1, key: key() },
+            Deed::Peeked { op, sight: Sight { version: Some(token), value: Some(9) } },
+            Deed::Follow { op, task: 1, key: key() },
+            Deed::Heard { op, sight: Sight { version: Some(token), value: None } },
+            Deed::Unfollow { op },
             Deed::Collapse,
             Deed::Late { millis: 12 },
             Deed::Uses { files: 1, threads: 2, tasks: 3, memory: 4 },

@@ -157,7 +157,7 @@ impl RemoteCell {
     }
 
     /// Finds out whether a write without an answer was carried out. It releases the claim first, so that the store
-    /// refuses the write if it arrives later.
+    /// refuses the write if it arrives later. A store of several nodes may not be able to tell that it was not.
     async fn resolve(
         &self,
         hold: &Hold,
@@ -177,6 +177,8 @@ impl RemoteCell {
             }
             // A later holder has written since, or other clients may not see the value.
             Some(cell) if cell.token >= write.token => Err(Unwritten::Unknown(doubt)),
+            // A few nodes may have the value, and a later holder may find it there.
+            _ if !self.backend.load_is_conclusive() => Err(Unwritten::Unknown(doubt)),
             _ => Err(Unwritten::Lost(lost(hold))),
         }
     }

@@ -59,12 +59,14 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
             }
         };
         let Self { value, mut changes, hold, core, version } = self;
+        changes.doubt();
         match core.remote.commit(hold, &bytes).await {
             Ok(version) => {
                 changes.settle();
                 Ok(version)
             }
             Err((Some(hold), Unwritten::Refused(source))) => {
+                changes.keep();
                 let guard = Box::new(Self { value, changes, hold, core, version });
                 Err(CommitError::Refused { guard, source })
             }
@@ -140,15 +142,59 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
             Unsendable::Encode(source) => SaveError::Encode(source),
             Unsendable::TooLong(source) => SaveError::Refused(source),
         })?;
+        self.changes.doubt();
         match self.core.remote.save(&mut self.hold, &bytes).await {
             Ok(_) => {
                 let version = self.hold.fencing_token();
-                (self.version, _) = (Some(version), self.changes.settle());
+                self.version = Some(version);
+                self.changes.settle();
                 Ok(version)
             }
-            Err(Unwritten::Refused(error)) => Err(SaveError::Refused(error)),
-            Err(Unwritten::Lost(lost)) => Err(SaveError::Lost(lost)),
             Err(Unwritten::Unknown(error)) => Err(SaveError::Unknown(error)),
+            Err(Unwritten::Refused(error)) => {
+                self.changes.keep();
+                Err(SaveError::Refused(error))
+            }
+            Err(Unwritten::Lost(lost)) => {
+                self.changes.keep();
+                Err(SaveError::Lost(lost))
+            }
         }
+    }
+
+    /// [Saves](Self::save) from synchronous code.
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](Self::save).
+    ///
+    /// # Panics
+    ///
+    /// If called within an asynchronous execution context, as
+    /// [`StoredMutex::blocking_lock`](crate::StoredMutex::blocking_lock) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// # use lock_sync::Locks;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let progress = locks.stored_mutex("import/progress", 0)?;
+    /// let mut guard = progress.blocking_lock()?;
+    /// for row in 1..=3 {
+    ///     *guard = row;
+    ///     guard.blocking_save()?;
+    /// }
+    /// # drop(guard);
+    /// # assert_eq!(*progress.blocking_lock()?, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn blocking_save(&mut self) -> Result<FencingToken, SaveError> {
+        assert_may_block();
+        self.core = self.core.on_driver();
+        block_on(self.save())
     }
 }

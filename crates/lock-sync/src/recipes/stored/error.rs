@@ -73,8 +73,8 @@ pub enum CommitError<T, C = Json> {
         /// Why the lease was lost.
         source: LeaseLost,
     },
-    /// The store has not said whether the value was stored, or later holders have stored values since. This guard holds
-    /// the lock no longer.
+    /// The store has not said whether the value was stored, or it can no longer tell: later holders have stored values since,
+    /// or a few of several servers may have the value. This guard holds the lock no longer.
     ///
     /// Lock again, and look at the value, to find out. (Give each change an id, if the value alone does not tell.)
     Unknown {

@@ -37,33 +37,56 @@ pub struct StoredMutexGuard<T, C = Json> {
     pub(super) version: Option<FencingToken>,
 }
 
-/// Whether there are changes that were not stored.
+/// What became of the changes. If they are dropped with the guard, the log says so.
 pub(super) struct Changes {
     key: Key,
-    unsaved: bool,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// There are none, they were stored, or the caller gets them back.
+    Settled,
+    Unsaved,
+    /// A request to store them has no answer.
+    InDoubt,
 }
 
 impl Changes {
     /// The changes were stored, or the caller gets them back.
     pub(super) fn settle(&mut self) {
-        self.unsaved = false;
+        self.fate = Fate::Settled;
+    }
+
+    /// The caller may have made changes, or what was to be stored was not stored.
+    pub(super) fn keep(&mut self) {
+        self.fate = Fate::Unsaved;
+    }
+
+    /// A request to store the value is sent.
+    pub(super) fn doubt(&mut self) {
+        self.fate = Fate::InDoubt;
     }
 }
 
 impl Drop for Changes {
     fn drop(&mut self) {
-        if self.unsaved {
-            let key = &self.key;
-            survive(
-                || tracing::debug!(%key, "a guard was dropped without a commit: its changes are discarded"),
-            );
-        }
+        let key = &self.key;
+        survive(|| match self.fate {
+            Fate::Settled => {}
+            Fate::Unsaved => {
+                tracing::debug!(%key, "a guard was dropped without a commit: its changes are discarded");
+            }
+            Fate::InDoubt => {
+                tracing::debug!(%key, "a write of the value has no answer: the changes may be stored");
+            }
+        });
     }
 }
 
 impl<T, C> StoredMutexGuard<T, C> {
     pub(super) fn new(value: T, version: Option<FencingToken>, hold: Hold, core: Core<C>) -> Self {
-        let changes = Changes { key: hold.key().clone(), unsaved: false };
+        let changes = Changes { key: hold.key().clone(), fate: Fate::Settled };
         Self { value, changes, hold, core, version }
     }
 
@@ -122,7 +145,7 @@ impl<T, C> Deref for StoredMutexGuard<T, C> {
 
 impl<T, C> DerefMut for StoredMutexGuard<T, C> {
     fn deref_mut(&mut self) -> &mut T {
-        self.changes.unsaved = true;
+        self.changes.keep();
         &mut self.value
     }
 }

@@ -53,8 +53,9 @@ use crate::recipes::cell::RemoteCell;
 /// - **A holder that has lost its lease stores nothing.** [`CommitError::Lost`] says so, and returns the value.
 ///
 /// If the store does not answer a commit, the client asks for the outcome. It reports
-/// [`CommitError::Unknown`] if the store does not answer that question either, or if later holders have stored
-/// values since, so that the store can no longer tell.
+/// [`CommitError::Unknown`] if the store does not answer that question either, or can no longer tell: because later holders
+/// have stored values since, or because a few of several servers may have the value. The
+/// [guide](crate::guide::stored_values#what-unknown-means) says what to do then.
 ///
 /// # What it costs
 ///

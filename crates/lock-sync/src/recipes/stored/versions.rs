@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::stream::{Stream, unfold};
-use lock_core::{Cell, Key};
+use lock_core::{Cell, FencingToken, Key};
 
 use super::StoredMutex;
 use super::codec::Codec;
 use super::reading::Snapshot;
-use crate::bare::{Denial, Limit};
+use crate::bare::{Denial, Limit, Wait};
 use crate::error::LockError;
 use crate::recipes::cell::Watcher;
 
@@ -34,6 +34,9 @@ where
     ///
     /// The store sends a hint when a value is stored, and the stream then loads the value. In case a hint is lost, it also
     /// looks every third of a [lease](crate::Builder::ttl). It connects again by itself. After an error, the stream goes on.
+    ///
+    /// In a store of several servers, too few of the servers that can be reached may have the latest value. If that lasts,
+    /// the stream takes the lock once, if it is free, and stores the value again, as a [snapshot](Self::snapshot) does.
     ///
     /// # Cancel safety
     ///
@@ -70,6 +73,7 @@ where
             watcher: remote.watcher(remote.interval()),
             mutex: self.clone(),
             told: None,
+            doubted: None,
             stale: false,
         };
         let stream = unfold(following, async |mut following| {
@@ -84,6 +88,8 @@ struct Following<T, C> {
     watcher: Watcher,
     /// The value that was reported last.
     told: Option<Cell>,
+    /// A later version that was loaded last, and that other clients may not see.
+    doubted: Option<FencingToken>,
     /// The value may have changed since it was loaded.
     stale: bool,
 }
@@ -110,8 +116,17 @@ impl<T, C: Codec<T>> Following<T, C> {
             match loaded {
                 Ok(Some(cell)) if self.is_news(&cell) => {
                     let item = mutex.read(Some(&cell));
-                    self.told = Some(cell);
+                    (self.told, self.doubted) = (Some(cell), None);
                     return Some(item);
+                }
+                Ok(Some(cell)) if self.stays_in_doubt(&cell) => {
+                    self.doubted = None;
+                    tokio::select! {
+                        biased;
+                        () = remote.bare().closed() => return None,
+                        // A new holder settles the value. If there is a holder already, it may do so, too.
+                        held = mutex.lock_within(&mutex.core, Wait::Try) => self.stale = held.is_ok(),
+                    }
                 }
                 // There is nothing new, or the store is out of reach: look again after a hint, or after a while.
                 Ok(_) => {}
@@ -125,10 +140,20 @@ impl<T, C: Codec<T>> Following<T, C> {
 
     /// Whether this value comes after the one that was reported last, and all clients see it.
     fn is_news(&self, cell: &Cell) -> bool {
-        let news = |told: &Cell| {
+        cell.settled && self.is_later(cell)
+    }
+
+    /// Whether this value comes after the one that was reported last, and was not settled a while ago, either. In a store
+    /// of several servers, the servers that know it may be too few for as long as no client stores it again.
+    fn stays_in_doubt(&mut self, cell: &Cell) -> bool {
+        let in_doubt = !cell.settled && self.is_later(cell);
+        in_doubt && self.doubted.replace(cell.token) == Some(cell.token)
+    }
+
+    fn is_later(&self, cell: &Cell) -> bool {
+        self.told.as_ref().is_none_or(|told| {
             cell.token > told.token || cell.token == told.token && cell.value != told.value
-        };
-        cell.settled && self.told.as_ref().is_none_or(news)
+        })
     }
 }
 

@@ -77,13 +77,23 @@ pub(crate) enum Flaw {
     EarlyBarrier,
     /// A maker stores its value even if it no longer holds the lock (the usual code of a cache under a lock).
     BlindStore,
+    /// A commit stores its value even if the client no longer holds the lock (a `SET` after the work).
+    BlindCommit,
+    /// The value is loaded before the lock is granted (the usual code: load, lock, change, store).
+    EarlyLoad,
+    /// A value is stored in two halves, one after the other (a record with two keys, and no transaction).
+    HalvedValue,
+    /// A commit stores the value, and leaves the version as it was.
+    ForgottenVersion,
+    /// A stream of versions relies on messages, and subscribes after it has loaded the value.
+    DeafStream,
     /// The lock has a historic design.
     Historic(Design),
 }
 
 impl Flaw {
     /// All of them but the historic designs, and none.
-    pub(crate) const ALL: [(Self, &str); 32] = [
+    pub(crate) const ALL: [(Self, &str); 37] = [
         (Self::None, "none"),
         (Self::NoOwnerCheck, "no-owner-check"),
         (Self::NoValidity, "no-validity"),
@@ -116,6 +126,11 @@ impl Flaw {
         (Self::NoReconnect, "no-reconnect"),
         (Self::EarlyBarrier, "early-barrier"),
         (Self::BlindStore, "blind-store"),
+        (Self::BlindCommit, "blind-commit"),
+        (Self::EarlyLoad, "early-load"),
+        (Self::HalvedValue, "halved-value"),
+        (Self::ForgottenVersion, "forgotten-version"),
+        (Self::DeafStream, "deaf-stream"),
     ];
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lock_core::{FencingToken, Instant};
-use lock_tests::chaos::history::{Deed, Op, Patience, Recorder, Refusal, Way};
+use lock_tests::chaos::history::{Deed, Op, Patience, Recorder, Refusal, Sight, Way};
 
 use super::lease::Lease;
 
@@ -54,6 +54,20 @@ impl Journal {
         Entry { journal: self, op, stage: Stage::Asked }
     }
 
+    /// Before the request for a snapshot.
+    pub(super) fn peek(&self, task: u32, key: &str) -> Entry<'_> {
+        let op = self.next();
+        self.record(&Deed::Peek { op, task, key: key.to_owned() });
+        Entry { journal: self, op, stage: Stage::Asked }
+    }
+
+    /// Before the first version of a stream.
+    pub(super) fn follow(&self, task: u32, key: &str) -> Entry<'_> {
+        let op = self.next();
+        self.record(&Deed::Follow { op, task, key: key.to_owned() });
+        Entry { journal: self, op, stage: Stage::Asked }
+    }
+
     /// Before the arrival at a barrier.
     pub(super) fn arrive(&self, key: &str, of: u32) -> Entry<'_> {
         let op = self.next();
@@ -71,6 +85,39 @@ impl Entry<'_> {
     pub(super) fn pass(mut self, leads: bool) {
         self.stage = Stage::Over;
         self.record(Deed::Pass { op: self.op, leads });
+    }
+
+    pub(super) fn peeked(mut self, sight: Sight) {
+        self.stage = Stage::Over;
+        self.record(Deed::Peeked { op: self.op, sight });
+    }
+
+    pub(super) fn heard(&self, sight: Sight) {
+        self.record(Deed::Heard { op: self.op, sight });
+    }
+
+    pub(super) fn unfollow(mut self) {
+        self.stage = Stage::Over;
+        self.record(Deed::Unfollow { op: self.op });
+    }
+
+    pub(super) fn found(&self, sight: Sight) {
+        self.record(Deed::Found { op: self.op, sight });
+    }
+
+    /// Before a value is stored.
+    pub(super) fn store(&self, value: u64, base: u64) {
+        self.record(Deed::Store { op: self.op, value, base });
+    }
+
+    /// The store has answered whether the lock was still held; `None` if it has not.
+    pub(super) fn stored(&self, version: FencingToken, answer: Option<bool>) {
+        let op = self.op;
+        self.record(match answer {
+            Some(true) => Deed::Stored { op, version },
+            Some(false) => Deed::Unstored { op, why: Refusal::Lost, certain: true },
+            None => Deed::Unstored { op, why: super::traffic::failed(), certain: false },
+        });
     }
 
     pub(super) fn make(&self) {

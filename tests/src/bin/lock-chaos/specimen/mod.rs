@@ -7,7 +7,7 @@
 //!    traffic ─► mutex ─► line (of this process) ─► store ─► one server: queue, hand-over, messages
 //!       │         └─► lease, renewed                 ├────► quorum: votes, tokens, quarantine
 //!       │                                            └────► historic: a design of earlier times
-//!       ├─► shared (readers, writers, permits), cell ─► one server
+//!       ├─► shared (readers, writers, permits), cell, page ─► one server
 //!       └─► journal ─► history
 //! ```
 
@@ -22,9 +22,11 @@ mod lease;
 mod line;
 mod link;
 mod mutex;
+mod page;
 mod quorum;
 mod shared;
 mod store;
+mod stored;
 mod ticker;
 mod traffic;
 mod world;

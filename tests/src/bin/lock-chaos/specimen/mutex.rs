@@ -253,6 +253,11 @@ impl Guard {
         &self.lease
     }
 
+    /// The owner that holds the lock on the server.
+    pub(super) fn owner(&self) -> &str {
+        self.term.as_ref().map_or("", |term| &term.owner)
+    }
+
     pub(super) fn token(&self) -> FencingToken {
         self.token
     }

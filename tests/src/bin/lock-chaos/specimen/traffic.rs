@@ -18,6 +18,7 @@ use super::lease::{Lease, now};
 use super::link::Failed;
 use super::mutex::{Guard, Mutex};
 use super::shared::Shared;
+use super::stored::{STORED, Stored};
 use crate::worker::options::Primitive;
 use crate::worker::{Options, cells};
 
@@ -32,12 +33,13 @@ const BREATH: Duration = Duration::from_millis(5);
 
 /// The locks, which all tasks of a client share.
 pub(super) struct Locks {
-    world: Arc<World>,
-    options: Options,
+    pub(super) world: Arc<World>,
+    pub(super) options: Options,
     mutexes: [(&'static str, Mutex); 2],
     rwlock: Shared,
     semaphore: Shared,
     barrier: Barrier,
+    pub(super) stored: Stored,
 }
 
 impl Locks {
@@ -48,6 +50,7 @@ impl Locks {
             rwlock: Shared::new(world, "w0", 0),
             semaphore: Shared::new(world, "s0", PERMITS),
             barrier: Barrier::new(world, "b0", options.party),
+            stored: Stored::new(world, STORED),
             options,
         })
     }
@@ -101,10 +104,10 @@ impl Locks {
 }
 
 /// One task.
-struct Task<'a> {
-    locks: &'a Locks,
-    number: u32,
-    random: Random,
+pub(super) struct Task<'a> {
+    pub(super) locks: &'a Locks,
+    pub(super) number: u32,
+    pub(super) random: Random,
     visitor: Option<resource::Client>,
 }
 
@@ -118,6 +121,7 @@ impl Task<'_> {
                 self.share("s0", way, false).await
             }
             Primitive::Cell => self.look().await,
+            Primitive::Stored => self.change().await,
             _ => self.alone().await,
         }
     }
@@ -142,7 +146,7 @@ impl Task<'_> {
             None => {
                 entry.make();
                 sleep(self.random.between(ttl / 4, ttl / 2)).await;
-                let value = self.random.draw();
+                let value = locks.world.value();
                 entry.made(value);
                 cell.store(value).await.map(|stored| stored.then_some(value))
             }
@@ -257,7 +261,7 @@ impl Task<'_> {
     }
 
     /// The work under the lock. Most tasks check whether they still hold it before they write, but not all.
-    async fn section(
+    pub(super) async fn section(
         &mut self,
         entry: &Entry<'_>,
         key: &str,

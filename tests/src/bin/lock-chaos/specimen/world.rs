@@ -19,7 +19,7 @@ use super::lease::now;
 use super::link::{Failed, Link};
 use super::quorum::Quorum;
 use super::store::{One, Store};
-use crate::worker::Options;
+use crate::worker::{Options, digest};
 
 /// How long a server may take to answer, on a late machine, too.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -86,6 +86,11 @@ impl World {
     /// harm.
     pub(super) fn owner(&self) -> String {
         format!("{}-{}", self.client, self.owners.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A value that is unique in the run, whereas the random numbers of all clients are the same.
+    pub(super) fn value(&self) -> u64 {
+        digest(&self.owner())
     }
 
     /// The server, if there is only one.

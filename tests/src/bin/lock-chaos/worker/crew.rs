@@ -89,7 +89,7 @@ impl Crew {
 }
 
 /// The hash of a text, equal in every process: FNV-1a, and a step of SplitMix64 to spread it.
-fn digest(text: &str) -> u64 {
+pub(crate) fn digest(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     Random::from_seed(text.bytes().fold(0xcbf2_9ce4_8422_2325, step)).draw()
 }

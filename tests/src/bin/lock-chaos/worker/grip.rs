@@ -5,9 +5,10 @@ use lock_sync::{
     Leadership, Lease, MultiGuard, MutexGuard, OwnedMutexGuard, OwnedRwLockReadGuard,
     OwnedRwLockUpgradableReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, OwnedSlotPermit,
     OwnerGuard, ReentrantGuard, ReleaseError, RwLockReadGuard, RwLockUpgradableReadGuard,
-    RwLockWriteGuard, SemaphorePermit, SlotPermit,
+    RwLockWriteGuard, SemaphorePermit, SlotPermit, StoredMutexGuard,
 };
 
+use super::pages::{Page, Pages};
 use super::shelf::SLOT_KEYS;
 
 /// A guard, and the lease of its hold.
@@ -76,6 +77,7 @@ grips!(
     },
     OwnerGuard<'_, ()>,
     ReentrantGuard<'_, ()>,
+    StoredMutexGuard<Page, Pages>,
 );
 
 impl Grip for Leadership {

@@ -19,6 +19,7 @@ mod ledger;
 mod op;
 pub(crate) mod options;
 pub(crate) mod orders;
+pub(crate) mod pages;
 mod polls;
 mod refusal;
 mod shelf;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 use lock_core::memory::MemoryBackend;
 
 use client::Client;
+pub(crate) use crew::digest;
 use journal::Journal;
 pub(crate) use options::Options;
 use orders::{Done, Order, What};

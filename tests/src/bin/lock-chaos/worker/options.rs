@@ -56,10 +56,12 @@ pub(crate) enum Primitive {
     Election,
     /// A value that one task makes and all read.
     Cell,
+    /// A mutex whose value is stored beside it.
+    Stored,
 }
 
 impl Primitive {
-    const ALL: [(Self, &'static str); 9] = [
+    const ALL: [(Self, &'static str); 10] = [
         (Self::Mutex, "mutex"),
         (Self::RwLock, "rwlock"),
         (Self::Semaphore, "semaphore"),
@@ -69,12 +71,13 @@ impl Primitive {
         (Self::Barrier, "barrier"),
         (Self::Election, "election"),
         (Self::Cell, "cell"),
+        (Self::Stored, "stored"),
     ];
 
     /// Its weight among the others: higher if there are several locks of it.
     pub(crate) fn weight(self) -> usize {
         match self {
-            Self::Mutex => 3,
+            Self::Mutex | Self::Stored => 3,
             Self::RwLock => 5,
             Self::Semaphore => 4,
             Self::Reentrant | Self::Slots | Self::Cell => 2,

@@ -3,9 +3,12 @@
 
 use lock_core::Error;
 use lock_sync::{
-    AcquireError, LockError, OnceCellError, ReleaseError, TryAcquireError, TryLockError,
+    AcquireError, CommitError, LockError, OnceCellError, ReleaseError, SaveError, TryAcquireError,
+    TryLockError,
 };
 use lock_tests::chaos::history::Refusal;
+
+use super::pages::{Page, Pages};
 
 /// An error instead of a guard, or of its end.
 pub(crate) trait Denial: Send {
@@ -43,6 +46,46 @@ denials! {
     TryLockError { WouldBlock => Refusal::Busy, Lost(_) => Refusal::Lost }
     AcquireError { Timeout { .. } => Refusal::TimedOut }
     TryAcquireError { NoPermits => Refusal::Busy }
+}
+
+/// An error instead of a version.
+pub(crate) trait Unstored {
+    /// Why, and whether nothing was stored.
+    fn unstored(&self) -> (Refusal, bool);
+}
+
+macro_rules! unstored {
+    ($($error:ty, $type:ident { $($variant:pat => $outcome:expr),* $(,)? })*) => {$(
+        impl Unstored for $error {
+            fn unstored(&self) -> (Refusal, bool) {
+                use $type::*;
+
+                match self {
+                    $($variant => $outcome,)*
+                    _ => (unknown(), false),
+                }
+            }
+        }
+    )*};
+}
+
+fn unencoded() -> (Refusal, bool) {
+    (Refusal::Failed("Encode".to_owned()), true)
+}
+
+unstored! {
+    CommitError<Page, Pages>, CommitError {
+        Encode { .. } => unencoded(),
+        Refused { source, .. } => (failed(source), true),
+        Lost { .. } => (Refusal::Lost, true),
+        Unknown { source, .. } => (failed(source), false),
+    }
+    SaveError, SaveError {
+        Encode(_) => unencoded(),
+        Refused(source) => (failed(source), true),
+        Lost(_) => (Refusal::Lost, true),
+        Unknown(source) => (failed(source), false),
+    }
 }
 
 impl Denial for ReleaseError {

@@ -10,11 +10,13 @@ use lock_redis::{Notifications, Protocol, RedisBackend};
 use lock_redlock::Redlock;
 use lock_sync::{
     Barrier, Election, Handoff, Locks, Mutex, ReentrantMutex, RwLock, Semaphore, SlotSemaphore,
+    StoredMutex,
 };
 use lock_tests::chaos::Deployment;
 
 use super::cells::{Cells, Series};
 use super::options::Options;
+use super::pages::{Page, Pages};
 
 /// The names of the locks.
 pub(crate) const MUTEXES: [&str; 2] = ["m0", "m1"];
@@ -23,6 +25,7 @@ pub(crate) const REENTRANT: &str = "o0";
 pub(crate) const SLOTS: &str = "l0";
 pub(crate) const BARRIER: &str = "b0";
 pub(crate) const ELECTION: &str = "e0";
+pub(crate) const STORED: &str = "v0";
 
 /// The semaphores, and their initial numbers of permits.
 pub(crate) const SEMAPHORES: [(&str, u32); 2] = [("s0", 3), ("s1", 8)];
@@ -53,6 +56,7 @@ pub(crate) struct Shelf {
     pub(crate) slots: Arc<SlotSemaphore>,
     pub(crate) election: Election,
     pub(crate) cells: Cells,
+    pub(crate) stored: Arc<StoredMutex<Page, Pages>>,
     pub(crate) counting: Option<Counting>,
 }
 
@@ -137,6 +141,7 @@ impl Shelf {
             reentrant: locks.reentrant_mutex(REENTRANT, ())?,
             slots: Arc::new(locks.slot_semaphore(SLOTS, SLOT_COUNT)?),
             election: locks.election(ELECTION)?,
+            stored: Arc::new(locks.stored_mutex_with(STORED, Page::FIRST, Pages)?),
             cells: Cells::new(locks.clone(), Series::new(options.ttl / 2)),
             counting: None,
             locks: locks.erase(),

@@ -76,14 +76,29 @@ impl Reader {
             }
             Deed::Forgot { op } => self.forgot(event, client, *op),
             Deed::Collapse => self.collapse(at, client),
-            // They share the numbers of the others, and are checked elsewhere.
-            Deed::Arrive { op, .. } | Deed::Look { op, .. } => {
-                _ = self.arrived.insert((client, *op));
-            }
-            Deed::Pass { op, .. } | Deed::Saw { op, .. } => {
-                _ = self.arrived.remove(&(client, *op));
-            }
+            deed if self.is_elsewhere(deed, client) => {}
             _ => self.holding(event, client),
+        }
+    }
+
+    /// Whether the deed is of an operation that shares the numbers of the others, and is checked elsewhere.
+    fn is_elsewhere(&mut self, deed: &Deed, client: usize) -> bool {
+        match deed {
+            Deed::Arrive { op, .. }
+            | Deed::Look { op, .. }
+            | Deed::Peek { op, .. }
+            | Deed::Follow { op, .. } => {
+                self.arrived.insert((client, *op));
+                true
+            }
+            Deed::Pass { op, .. }
+            | Deed::Saw { op, .. }
+            | Deed::Peeked { op, .. }
+            | Deed::Unfollow { op } => {
+                self.arrived.remove(&(client, *op));
+                true
+            }
+            _ => false,
         }
     }
 

@@ -10,9 +10,11 @@ mod resize;
 mod rwlock;
 mod semaphore;
 mod slots;
+mod stored;
 mod together;
 
 pub(crate) use probe::probe;
+use stored::peek;
 
 use super::options::Primitive;
 use super::task::Task;
@@ -29,6 +31,7 @@ pub(crate) async fn act(task: &mut Task) {
         Primitive::Barrier => barrier::act(task).await,
         Primitive::Election => election::act(task).await,
         Primitive::Cell => cell::act(task).await,
+        Primitive::Stored => stored::act(task).await,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lock_sync::{Owner, RwLock, RwLockUpgradableReadGuard, UpgradeError};
 use lock_tests::chaos::history::Way;
 
+use super::peek;
 use crate::worker::crew::Crew;
 use crate::worker::grip::Grip;
 use crate::worker::ledger::Ledger;
@@ -13,7 +14,7 @@ use crate::worker::options::Primitive;
 use crate::worker::polls::Whim;
 use crate::worker::refusal::Denial;
 use crate::worker::shelf::{
-    ELECTION, MUTEXES, REENTRANT, RESIZED, RWLOCKS, RwLocks, SEMAPHORES, SLOT_COUNT, SLOTS,
+    ELECTION, MUTEXES, REENTRANT, RESIZED, RWLOCKS, RwLocks, SEMAPHORES, SLOT_COUNT, SLOTS, STORED,
 };
 use crate::worker::task::{Patience, Task};
 
@@ -32,6 +33,7 @@ pub(crate) async fn probe(crew: &Arc<Crew>) {
             Primitive::Reentrant => reentrant(&mut task, crew).await,
             Primitive::Slots => slots(&mut task, crew).await,
             Primitive::Election => election(&mut task, crew).await,
+            Primitive::Stored => stored(&mut task, crew).await,
             // They consist of mutexes, cannot be held alone, or are new each time.
             Primitive::Together | Primitive::Barrier | Primitive::Cell => {}
         }
@@ -122,6 +124,16 @@ async fn election(task: &mut Task, crew: &Crew) {
     let campaign = crew.shelf.election.try_campaign(&crew.name);
     let holding = attempt(task, ELECTION, Way::Write, campaign).await;
     end(holding).await;
+}
+
+/// The last value is there, with the lock and without it.
+async fn stored(task: &mut Task, crew: &Crew) {
+    peek(task, Whim::Steady).await;
+    if let Some(mut holding) = attempt(task, STORED, Way::Write, crew.shelf.stored.try_lock()).await
+    {
+        holding.finds();
+        end(Some(holding)).await;
+    }
 }
 
 async fn attempt<G: Grip, E: Denial>(

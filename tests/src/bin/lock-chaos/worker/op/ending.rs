@@ -37,6 +37,11 @@ impl Ending {
         &self.parts
     }
 
+    /// The store has released together with another request.
+    pub(super) fn confirmed(mut self) {
+        self.confirmed = true;
+    }
+
     /// The store has answered, unless the holder did not wait.
     pub(super) fn released(mut self, answer: Option<Result<(), ReleaseError>>) {
         self.confirmed = match &answer {

@@ -16,10 +16,10 @@ use crate::worker::shelf::permits;
 /// A guard, and its rights. Dropping this releases it.
 #[derive(Debug)]
 pub(crate) struct Holding<G: Grip> {
-    scribe: Scribe,
+    pub(super) scribe: Scribe,
     /// The connection to the resource, while the holder is inside.
     visitor: Option<Client>,
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
     /// Present until the release.
     guard: Option<G>,
 }
@@ -171,7 +171,7 @@ impl<G: Grip> Holding<G> {
     }
 
     /// Records the release of the guard, and returns the guard.
-    fn let_go(&mut self) -> Option<(Ending, G)> {
+    pub(super) fn let_go(&mut self) -> Option<(Ending, G)> {
         let at = self.scribe.now();
         let (valid_until, _) = self.validity(at);
         let guard = self.guard.take()?;
@@ -181,7 +181,7 @@ impl<G: Grip> Holding<G> {
         Some((Ending::begin(self.scribe.clone(), parts, at, valid_until), guard))
     }
 
-    fn record(&self, deed: impl Fn(Op) -> Deed) {
+    pub(super) fn record(&self, deed: impl Fn(Op) -> Deed) {
         self.record_at(self.scribe.now(), deed);
     }
 

@@ -15,11 +15,14 @@ mod asking;
 mod ending;
 mod holding;
 mod looking;
+mod reading;
+mod storing;
 mod turning;
 
 pub(crate) use asking::Asking;
 pub(crate) use holding::{Holding, Permits};
 pub(crate) use looking::Looking;
+pub(crate) use reading::Reading;
 pub(crate) use turning::Turned;
 
 use std::sync::Arc;
