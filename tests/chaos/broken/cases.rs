@@ -172,9 +172,9 @@ impl Scene {
             // Such long holds leave few turns: a queue deals them out to all workers.
             Self::Slow => Plan { hold: ms(500), wait_limit: ms(700), fair: true, ..one(vec![]) },
             Self::OnePauses => Plan { hold: ms(500), ..one(pauses_of_one(5, ttl)) },
-            Self::Pauses | Self::Cells | Self::PagePauses => {
-                Plan { hold: ms(500), ..one(pauses(5, ttl)) }
-            }
+            Self::Pauses | Self::Cells => Plan { hold: ms(500), ..one(pauses(5, ttl)) },
+            // All tasks want one lock.
+            Self::PagePauses => Plan { tasks: 3, hold: ms(150), ..one(pauses(5, ttl)) },
             Self::QuorumPauses => Plan { tasks: 2, ..many(3, pauses(8, ms(100))) },
             Self::SlowLinks => {
                 let plan = Plan { workers: 2, tasks: 3, hold: ms(700), ..one(slow_link()) };

@@ -32,7 +32,10 @@ pub(super) fn operations(events: &[Event]) -> Operations {
     }
     for (key, events) in &operations {
         let deeds: Vec<String> = events.iter().map(|event| event.deed.to_string()).collect();
-        let (first, last) = (&events[0].deed, &events[events.len() - 1].deed);
+        // Whether a value was stored may be known only after the hold.
+        let is_told = |deed: &Deed| matches!(deed, Deed::Stored { .. } | Deed::Unstored { .. });
+        let last = events.iter().rfind(|event| !is_told(&event.deed));
+        let (first, last) = (&events[0].deed, &last.unwrap_or(&events[0]).deed);
         assert!(begins(first), "{key:?}: {deeds:?}");
         let ended = events.iter().filter(|event| ends(&event.deed)).count();
         if !collapsed.contains(key) {

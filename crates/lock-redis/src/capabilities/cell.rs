@@ -20,8 +20,12 @@ use crate::{RedisBackend, verbs};
 #[async_trait]
 impl CellBackend for RedisBackend {
     async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
-        let names = self.layout().names(key)?;
-        let reply = self.run(&names, || on_cell(&LOAD, &names, 0)).await?.reply;
+        let names = &self.layout().names(key)?;
+        // A value that replicas do not have yet may be lost again. The answer would settle a commit in doubt.
+        let load = |site: Site| async move {
+            site.confirmed(names, site.run(on_cell(&LOAD, names, 0)), |_| true).await
+        };
+        let reply = self.route(names, load).await??.reply;
         loaded(reply).ok_or_else(|| verbs::unintelligible("load"))
     }
 
