@@ -118,8 +118,8 @@ use crate::{
 /// - When a lease has expired, the next request of any client MUST lead to a grant for the first claim in the
 ///   queue and for no other (`an_expired_holder_is_followed_by_the_first_in_line`).
 /// - Tokens MUST increase from waiter to waiter (`tokens_increase_along_the_line`).
-/// - A lease that its holder releases and requeues MUST go to the first claim in the queue, and the new request to the end of the queue
-///   (`a_release_and_requeue_hands_over_and_queues_again`).
+/// - A lease that its holder releases and requeues MUST go to the first claim in the queue, and the new request to
+///   the end of the queue (`a_release_and_requeue_hands_over_and_queues_again`).
 /// - A holder that watches its key, and was told that the contention is [`Contention::Quiet`](crate::Contention::Quiet),
 ///   MUST hear [`Hint::Contended`](crate::Hint::Contended) when a claim joins the empty queue
 ///   (`a_holder_hears_of_contention`). While a claim waits, grants and renewals MUST say so
