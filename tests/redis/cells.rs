@@ -3,13 +3,9 @@
 use lock_core::{Backend, Cell, CellBackend, ErrorKind, FencingToken, Hint, Stored};
 use lock_redis::{Notifications, Protocol, RedisBackend};
 
-use crate::support::{Server, claim, granted, soon};
+use crate::support::{Server, claim, granted, open, soon};
 
 const CELL: &str = "lock:{a}:cell";
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 #[tokio::test]
 async fn any_bytes_are_kept() {

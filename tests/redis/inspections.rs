@@ -6,19 +6,14 @@ use lock_core::{
 use lock_core::{Inspection, Renew, Renewal};
 use lock_redis::{Notifications, RedisBackend};
 
-use crate::support::{Client, Server, Waiter, claim, granted, long, soon};
+use crate::support::{Client, Server, Waiter, claim, granted, keys, long, open, soon};
 
 const LOCK: &str = "lock:{a}";
 
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
-
 /// All keys of the server that concern locks.
 fn dump(raw: &mut Client) -> Vec<(String, Vec<u8>)> {
-    let mut keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
-    keys.sort();
-    keys.into_iter()
+    keys(raw)
+        .into_iter()
         .map(|key| {
             let value = raw.command::<Vec<u8>>(&["DUMP", &key]);
             (key, value)

@@ -4,13 +4,8 @@ use lock_core::{
     AcquireOutcome, Backend, Claim, Convert, ConvertBackend, Mode, OwnerToken, Released, Renew,
     Renewal,
 };
-use lock_redis::RedisBackend;
 
-use crate::support::{Server, Waiter, claim, granted, long, refused};
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
+use crate::support::{Server, Waiter, claim, granted, long, open, refused};
 
 fn group() -> Mode {
     Mode::Joint { group: OwnerToken::generate().unwrap() }

@@ -5,14 +5,12 @@ use lock_core::{
 };
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
-use crate::support::{Server, Waiter, attempt, claim, granted, long, millis, proxy_before, soon};
+use crate::support::{
+    Server, Waiter, attempt, claim, granted, long, millis, open, proxy_before, soon,
+};
 
 const LOCK: &str = "lock:{a}";
 const QUEUE: &str = "lock:{a}:queue";
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 fn user(server: &Server, name: &str, rules: &[&str]) -> Builder {
     let words = [&["ACL", "SETUSER", name, "on", "nopass", "~*", "&*", "+@all"], rules].concat();

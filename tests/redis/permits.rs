@@ -5,16 +5,13 @@ use lock_core::{
     PermitBackend, Permits,
 };
 use lock_core::{Released, Renew, Renewal, Resize};
-use lock_redis::RedisBackend;
 
-use crate::support::{Client, Server, Waiter, attempt, claim, granted, long, millis, refused};
+use crate::support::{
+    Client, Server, Waiter, attempt, claim, granted, long, millis, open, refused,
+};
 
 const LIMIT: &str = "lock:{a}:limit";
 const HOUR: i64 = 60 * 60 * 1000;
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 fn permits(take: u32, of: u32) -> Claim {
     claim("a").in_mode(Mode::Permits { take, of })

@@ -6,13 +6,11 @@ use lock_core::{Acquire, AcquireOutcome, Backend, Grant, Hint, Renew, Renewal};
 use lock_redis::{Protocol, RedisBackend};
 use lock_tests::Direction;
 
-use crate::support::{Client, Server, Waiter, claim, granted, long, millis, proxy_before, soon};
+use crate::support::{
+    Client, Server, Waiter, claim, granted, long, millis, open, proxy_before, soon,
+};
 
 const LOCK: &str = "lock:{a}";
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 /// The channel of the only client that watches.
 fn inbox(raw: &mut Client) -> String {

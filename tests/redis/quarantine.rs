@@ -11,13 +11,9 @@ use lock_redis::{Protocol, RedisBackend};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::support::{Client, Server, calls, claim, long, soon};
+use crate::support::{Client, Server, calls, claim, long, open, soon};
 
 const NODE: &str = "lock:node@0";
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 fn terms() -> Terms {
     Terms::new(Membership::of(["a", "b", "c"]), long())

@@ -7,23 +7,13 @@ use lock_core::{Renew, Renewal};
 use lock_redis::{Notifications, Protocol, RedisBackend};
 
 use crate::support::{
-    Client, Server, Waiter, attempt, calls, claim, granted, long, millis, refused, soon,
+    Client, Server, Waiter, attempt, calls, claim, granted, keys, long, millis, open, refused, soon,
 };
 
 const LOCK: &str = "lock:{a}";
 const QUEUE: &str = "lock:{a}:queue";
 /// The keys of an unused semaphore.
 const LEFT: [&str; 2] = ["lock:{a}:limit", "lock:{a}:state"];
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
-
-fn keys(raw: &mut Client) -> Vec<String> {
-    let mut keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
-    keys.sort();
-    keys
-}
 
 fn length(raw: &mut Client) -> usize {
     raw.command(&["LLEN", QUEUE])

@@ -10,17 +10,13 @@ use lock_redis::{Builder, RedisBackend};
 use lock_tests::{Direction, Proxy, RedisServer, SOON, ServerClock, eventually_async};
 
 use crate::support::{
-    Client, Server, Waiter, claim, cut_off, granted, long, proxy_before, refused,
+    Client, Server, Waiter, claim, cut_off, granted, long, open, proxy_before, refused,
 };
 
 const LOCK: &str = "lock:{a}";
 const STATE: &str = "lock:{a}:state";
 const QUEUE: &str = "lock:{a}:queue";
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 fn exists(raw: &mut Client, key: &str) -> bool {
     raw.command(&["EXISTS", key])

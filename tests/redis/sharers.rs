@@ -2,24 +2,13 @@
 
 use lock_core::{Acquire, AcquireOutcome, Backend, Mode, Released};
 use lock_core::{Renew, Renewal};
-use lock_redis::RedisBackend;
 
-use crate::support::{Client, Server, claim, granted, long, millis, refused, soon};
+use crate::support::{Server, claim, granted, keys, long, millis, open, refused, soon};
 
 const LOCK: &str = "lock:{a}";
 const HOLDERS: &str = "lock:{a}:holders";
 /// The keys of an unused semaphore.
 const LEFT: [&str; 2] = ["lock:{a}:limit", "lock:{a}:state"];
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
-
-fn keys(raw: &mut Client) -> Vec<String> {
-    let mut keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
-    keys.sort();
-    keys
-}
 
 #[tokio::test]
 async fn sharers_end_with_the_key() {

@@ -8,12 +8,9 @@ use lock_core::{
 use lock_redis::RedisBackend;
 
 use crate::support::{
-    Server, Waiter, claim, claim_of, cut_off, granted, long, millis, proxy_before, refused, soon,
+    Server, Waiter, claim, claim_of, cut_off, granted, long, millis, open, proxy_before, refused,
+    soon,
 };
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 fn asks(claims: &[Claim]) -> Vec<Acquire> {
     claims.iter().map(|claim| Acquire::new(claim.clone(), long())).collect()

@@ -10,7 +10,7 @@ use lock_core::{
 use lock_redis::RedisBackend;
 
 use crate::support::{
-    Server, Waiter, attempt, claim, claim_of, granted, long, millis, state_after,
+    Server, Waiter, attempt, claim, claim_of, granted, long, millis, open, state_after,
 };
 
 const LOCK: &str = "lock:{a}";
@@ -18,10 +18,6 @@ const FENCE: &str = "lock:{a}:state";
 const HOUR: u64 = 3600 * 4_000_000;
 /// The highest number that a double distinguishes from the next.
 const MOST: u64 = (1 << 53) - 1;
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 fn token(number: u64) -> FencingToken {
     FencingToken::new(number)

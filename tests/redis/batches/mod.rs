@@ -12,15 +12,11 @@ use futures::poll;
 use lock_core::{Backend, Claim, Clock, Contention, Renew, Renewal};
 use lock_redis::RedisBackend;
 
-use crate::support::{Client, Server, Waiter, calls, claim, claim_of, granted, long};
+use crate::support::{Client, Waiter, calls, claim, claim_of, granted, long, open};
 
 const MANY: usize = 100;
 
 type Running<'a> = Pin<Box<dyn Future<Output = Renewal> + Send + 'a>>;
-
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
 
 fn claims(count: usize) -> Vec<Claim> {
     (0..count).map(|number| claim(number.to_string())).collect()

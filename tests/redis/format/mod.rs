@@ -12,17 +12,13 @@ use lock_core::{
 use lock_redis::RedisBackend;
 use lock_tests::resp;
 
-use crate::support::{Server, Waiter, attempt, claim, granted, long, soon, state_after};
+use crate::support::{Server, Waiter, attempt, claim, granted, long, open, soon, state_after};
 
 const LOCK: &str = "lock:{a}";
 const STATE: &str = "lock:{a}:state";
 /// An owner of the other version, and its name in the state of this version.
 const OTHER: &str = "0123456789abcdef0123456789abcdef";
 const NAMED: &str = "0123456789abcdef";
-fn open(server: &Server) -> RedisBackend {
-    RedisBackend::open(server.url()).unwrap()
-}
-
 fn modes() -> [Mode; 6] {
     [
         Mode::Exclusive,

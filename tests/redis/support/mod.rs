@@ -12,7 +12,20 @@ use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Grant, Key, Owne
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::server::{Client, Server};
 pub(crate) use self::waiting::Waiter;
+use lock_redis::RedisBackend;
 use lock_tests::{CommandStats, Direction, Proxy};
+
+/// A client of the server with the default options.
+pub(crate) fn open(server: &Server) -> RedisBackend {
+    RedisBackend::open(server.url()).unwrap()
+}
+
+/// All keys of the server, in order.
+pub(crate) fn keys(raw: &mut Client) -> Vec<String> {
+    let mut keys = raw.command::<Vec<String>>(&["KEYS", "*"]);
+    keys.sort();
+    keys
+}
 
 /// A lease that outlasts any test.
 pub(crate) fn long() -> Ttl {
