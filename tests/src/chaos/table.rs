@@ -99,6 +99,9 @@ const QUORUM: &[Reach] = &[Reach::Minority, Reach::Majority];
 
 /// Two holders never have what only one can have.
 const SAFE: &[Property] = &[Exclusion, Conversions, Permits, Resource];
+/// What a server promises that keeps its leases and its data.
+const KEPT: &[Property] =
+    &[Exclusion, Conversions, Permits, Resource, Barriers, Tokens, Values, Commits, Snapshots];
 /// A waiter that can be served is served.
 const LIVE: &[Property] = &[Wakeups, Tries, Recovery, Overtaking];
 
@@ -146,17 +149,7 @@ const RULES: &[Rule] = &[
     Rule {
         faults: &[ClockJump],
         reach: SERVERS,
-        excludes: &[
-            Exclusion,
-            Conversions,
-            Permits,
-            Resource,
-            Barriers,
-            Tokens,
-            Values,
-            Commits,
-            Snapshots,
-        ],
+        excludes: KEPT,
         why: "the server counts leases by a clock that was set, and two majorities may have only that server in common",
         lasts: Lasts::Lease,
     },
@@ -219,17 +212,7 @@ const RULES: &[Rule] = &[
     Rule {
         faults: FAILS_OVER,
         reach: TAKEOVER,
-        excludes: &[
-            Exclusion,
-            Conversions,
-            Permits,
-            Resource,
-            Barriers,
-            Tokens,
-            Values,
-            Commits,
-            Snapshots,
-        ],
+        excludes: KEPT,
         why: "no replica confirms a grant, so the server that takes over may lack it; and the old primary may answer \
               meanwhile, even with higher tokens",
         lasts: Lasts::Lease,
