@@ -11,7 +11,7 @@ use crate::error::{LockError, TryLockError};
 use crate::guard::leased;
 use crate::lease::Lease;
 use crate::locks::Locks;
-use crate::waits::{AcquireOutcome, block, future};
+use crate::waits::{Attempt, block, future};
 
 /// A lock that is held by its name, without data, and its lease. [`Locks::lock`] returns it.
 ///
@@ -128,7 +128,7 @@ impl<B: ?Sized> Locks<B> {
         Error: From<K::Error>,
     {
         let naming = Naming::of(self.bare_lock(name), Wait::Try);
-        Ok(AcquireOutcome(LockName::new(naming)).await?)
+        Ok(Attempt(LockName::new(naming)).await?)
     }
 
     /// Locks a name from synchronous code: see [`lock`](Self::lock). The caller needs no runtime.

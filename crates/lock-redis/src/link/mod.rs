@@ -59,7 +59,7 @@ struct Shared {
 struct State {
     lives: Vec<(runtime::Id, Arc<Live>)>,
     /// The attempts to connect that are under way, each shared by all requests of its runtime.
-    attempts: Vec<(runtime::Id, AcquireOutcome)>,
+    attempts: Vec<(runtime::Id, Attempt)>,
     respite: Respite,
     /// Why the last attempt failed.
     trouble: Option<Error>,
@@ -77,12 +77,12 @@ impl Drop for Ears {
 }
 
 /// Becomes `Some` when the attempt is over; never if the runtime of the attempt has gone.
-type AcquireOutcome = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
+type Attempt = watch::Receiver<Option<Result<Arc<Live>, Error>>>;
 
 /// The steps of a request that has no connection.
 enum Next {
     Use(Arc<Live>),
-    Await(AcquireOutcome),
+    Await(Attempt),
     Fail(Error),
 }
 

@@ -9,7 +9,7 @@ use super::{Mutex, MutexGuard, OwnedMutexGuard};
 use crate::bare::{Denial, Locking, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::guard::Guarded;
-use crate::waits::{AcquireOutcome, block, future};
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized> Mutex<T> {
     /// Locks this mutex, waiting until no other guard holds the lock, in this process or another.
@@ -203,7 +203,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # }
     /// ```
     pub async fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        Ok(AcquireOutcome(Lock::new(self.locking(Wait::Try), self)).await?)
+        Ok(Attempt(Lock::new(self.locking(Wait::Try), self)).await?)
     }
 
     /// Locks this mutex if the lock is free, and returns a guard that keeps the mutex alive.
@@ -216,7 +216,7 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// As [`try_lock`](Self::try_lock).
     pub async fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
-        Ok(AcquireOutcome(LockOwned::new(self.locking(Wait::Try), self)).await?)
+        Ok(Attempt(LockOwned::new(self.locking(Wait::Try), self)).await?)
     }
 
     fn locking(&self, wait: Wait) -> Locking {

@@ -8,7 +8,7 @@ use super::error::Unentered;
 use super::{Owner, OwnerGuard, ReentrantGuard, ReentrantMutex, scope};
 use crate::bare::{Denial, Locking, Wait};
 use crate::error::{LockError, TryLockError};
-use crate::waits::{AcquireOutcome, block, future};
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized> ReentrantMutex<T> {
     /// Locks in the name of an owner. It enters at once if the owner already holds the lock. Otherwise it waits until
@@ -105,7 +105,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
         owner: &'a mut Owner,
     ) -> Result<OwnerGuard<'a, T>, TryLockError> {
         self.given_back_unless_held(owner.token()).await;
-        Ok(AcquireOutcome(self.as_owner(owner, Wait::Try)).await?)
+        Ok(Attempt(self.as_owner(owner, Wait::Try)).await?)
     }
 
     /// Locks in the name of an owner, from synchronous code.
@@ -210,7 +210,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// - the errors of [`try_lock_as`](Self::try_lock_as).
     pub async fn try_lock(&self) -> Result<ReentrantGuard<'_, T>, TryLockError> {
         self.given_back_unless_held(scope::current_token()?).await;
-        Ok(AcquireOutcome(self.in_scope(Wait::Try)).await?)
+        Ok(Attempt(self.in_scope(Wait::Try)).await?)
     }
 
     /// Locks in the name of the owner of this scope, from synchronous code in an

@@ -10,7 +10,7 @@ use super::{
 use crate::bare::Wait;
 use crate::error::TryLockError;
 use crate::guard::Guarded;
-use crate::waits::{AcquireOutcome, block};
+use crate::waits::{Attempt, block};
 
 impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     /// Upgrades to a write lock, waiting until the other readers have left, in this process and others.
@@ -125,7 +125,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     pub async fn try_upgrade(
         self,
     ) -> Result<RwLockWriteGuard<'a, T, C>, UpgradeError<Self, TryLockError>> {
-        Ok(AcquireOutcome(self.upgrading(Wait::Try)).await?)
+        Ok(Attempt(self.upgrading(Wait::Try)).await?)
     }
 
     fn upgrading(self, wait: Wait) -> Upgrade<'a, T, C> {
@@ -211,7 +211,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
     pub async fn try_upgrade(
         self,
     ) -> Result<OwnedRwLockWriteGuard<T, C>, UpgradeError<Self, TryLockError>> {
-        Ok(AcquireOutcome(self.upgrading(Wait::Try)).await?)
+        Ok(Attempt(self.upgrading(Wait::Try)).await?)
     }
 
     fn upgrading(self, wait: Wait) -> UpgradeOwned<T, C> {

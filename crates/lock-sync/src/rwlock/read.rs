@@ -10,7 +10,7 @@ use super::{OwnedRwLockReadGuard, RwLock, RwLockReadGuard};
 use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::guard::Guarded;
-use crate::waits::{AcquireOutcome, block, future};
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to read. There may be any number of other readers. It waits until no writer holds the lock,
@@ -220,7 +220,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub async fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
-        Ok(AcquireOutcome(Read::new(self.access(Mode::Shared, Wait::Try), self)).await?)
+        Ok(Attempt(Read::new(self.access(Mode::Shared, Wait::Try), self)).await?)
     }
 
     /// Locks this lock to read if that is possible now, and returns a guard that keeps the lock alive.
@@ -235,7 +235,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     pub async fn try_read_owned(
         self: Arc<Self>,
     ) -> Result<OwnedRwLockReadGuard<T, T, C>, TryLockError> {
-        Ok(AcquireOutcome(ReadOwned::new(self.access(Mode::Shared, Wait::Try), self)).await?)
+        Ok(Attempt(ReadOwned::new(self.access(Mode::Shared, Wait::Try), self)).await?)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{OwnedRwLockUpgradableReadGuard, RwLock, RwLockUpgradableReadGuard};
 use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::guard::Guarded;
-use crate::waits::{AcquireOutcome, block, future};
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
     /// Takes an upgradable read lock: this reader may become the writer without giving the lock up.
@@ -183,8 +183,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        Ok(AcquireOutcome(UpgradableRead::new(self.access(Mode::Upgradable, Wait::Try), self))
-            .await?)
+        Ok(Attempt(UpgradableRead::new(self.access(Mode::Upgradable, Wait::Try), self)).await?)
     }
 
     /// Takes an upgradable read lock if that is possible now, and returns a guard that keeps the lock alive.
@@ -202,7 +201,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     where
         C: Upgradable,
     {
-        Ok(AcquireOutcome(UpgradableReadOwned::new(self.access(Mode::Upgradable, Wait::Try), self))
+        Ok(Attempt(UpgradableReadOwned::new(self.access(Mode::Upgradable, Wait::Try), self))
             .await?)
     }
 }

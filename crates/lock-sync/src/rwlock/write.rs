@@ -10,7 +10,7 @@ use super::{OwnedRwLockWriteGuard, RwLock, RwLockWriteGuard};
 use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
 use crate::guard::Guarded;
-use crate::waits::{AcquireOutcome, block, future};
+use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to write, waiting until no other reader or writer holds it, in this process or another.
@@ -185,7 +185,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub async fn try_write(&self) -> Result<RwLockWriteGuard<'_, T, C>, TryLockError> {
-        Ok(AcquireOutcome(Write::new(self.access(Mode::Exclusive, Wait::Try), self)).await?)
+        Ok(Attempt(Write::new(self.access(Mode::Exclusive, Wait::Try), self)).await?)
     }
 
     /// Locks this lock to write if the lock is free, and returns a guard that keeps the lock alive.
@@ -200,7 +200,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     pub async fn try_write_owned(
         self: Arc<Self>,
     ) -> Result<OwnedRwLockWriteGuard<T, C>, TryLockError> {
-        Ok(AcquireOutcome(WriteOwned::new(self.access(Mode::Exclusive, Wait::Try), self)).await?)
+        Ok(Attempt(WriteOwned::new(self.access(Mode::Exclusive, Wait::Try), self)).await?)
     }
 }
 

@@ -8,7 +8,7 @@ use super::acquire::{Acquire, AcquireOwned};
 use super::error::{AcquireError, TryAcquireError};
 use super::permit::{OwnedSemaphorePermit, SemaphorePermit};
 use crate::bare::Wait;
-use crate::waits::{AcquireOutcome, block};
+use crate::waits::{Attempt, block};
 
 impl Semaphore {
     /// Acquires a permit, waiting until one is free.
@@ -248,7 +248,7 @@ impl Semaphore {
     ///
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn try_acquire_many(&self, n: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-        Ok(AcquireOutcome(Acquire::new(self.waiting(n, Wait::Try), self)).await?)
+        Ok(Attempt(Acquire::new(self.waiting(n, Wait::Try), self)).await?)
     }
 
     /// Acquires a permit that keeps the semaphore alive, if one is free.
@@ -279,7 +279,7 @@ impl Semaphore {
         self: Arc<Self>,
         n: u32,
     ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        Ok(AcquireOutcome(AcquireOwned::new(self.waiting(n, Wait::Try), self)).await?)
+        Ok(Attempt(AcquireOwned::new(self.waiting(n, Wait::Try), self)).await?)
     }
 
     /// Acquires a permit from synchronous code.

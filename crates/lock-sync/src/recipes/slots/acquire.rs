@@ -7,7 +7,7 @@ use super::search::Search;
 use super::{OwnedSlotPermit, SlotPermit, SlotSemaphore};
 use crate::bare::{Denial, Wait};
 use crate::semaphore::{AcquireError, TryAcquireError};
-use crate::waits::{AcquireOutcome, block, future};
+use crate::waits::{Attempt, block, future};
 
 impl SlotSemaphore {
     /// Acquires a permit, waiting until a slot is free.
@@ -106,7 +106,7 @@ impl SlotSemaphore {
     /// - [`TryAcquireError::Backend`] if the store could not be asked about a slot, and no slot before it was free;
     /// - [`TryAcquireError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     pub async fn try_acquire(&self) -> Result<SlotPermit<'_>, TryAcquireError> {
-        Ok(AcquireOutcome(AcquireSlot::new(self.search(Wait::Try), self)).await?)
+        Ok(Attempt(AcquireSlot::new(self.search(Wait::Try), self)).await?)
     }
 
     /// Acquires a permit that keeps the semaphore alive, if a slot is free.
@@ -119,7 +119,7 @@ impl SlotSemaphore {
     ///
     /// As [`try_acquire`](Self::try_acquire).
     pub async fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSlotPermit, TryAcquireError> {
-        Ok(AcquireOutcome(AcquireSlotOwned::new(self.search(Wait::Try), self)).await?)
+        Ok(Attempt(AcquireSlotOwned::new(self.search(Wait::Try), self)).await?)
     }
 
     /// Acquires a permit from synchronous code.

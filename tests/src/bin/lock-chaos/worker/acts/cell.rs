@@ -19,7 +19,7 @@ pub(super) async fn act(task: &mut Task) {
     } else {
         Arc::new(crew.shelf.cells.fresh(number))
     };
-    let (whim, attempt) = (task.whim(), AcquireOutcome::draw(task));
+    let (whim, attempt) = (task.whim(), Attempt::draw(task));
     let way = task.random.below(10);
     let looking = Looking::begin(&crew.journal, task.number, cells::name(number));
     let told = match way {
@@ -51,7 +51,7 @@ fn answer<E: Denial>(told: Result<Option<u64>, E>) -> Result<Option<u64>, Refusa
 
 /// How the value is made.
 #[derive(Clone, Copy, Debug)]
-struct AcquireOutcome {
+struct Attempt {
     takes: Duration,
     fails: bool,
 }
@@ -60,7 +60,7 @@ struct AcquireOutcome {
 #[derive(Debug)]
 struct Failed;
 
-impl AcquireOutcome {
+impl Attempt {
     fn draw(task: &mut Task) -> Self {
         let (ttl, hold) = (task.crew.options.ttl, task.crew.options.hold);
         let takes = match task.random.below(50) {
