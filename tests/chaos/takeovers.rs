@@ -14,13 +14,9 @@ use crate::STAGE;
 /// How often a plan is carried out if a run proves nothing, or breaks a promise.
 const RUNS: usize = 3;
 
-/// What has no known defect where replicas confirm: all but a stored value, whose page names the defect.
-const CONFIRMED: &str = "mutex,rwlock,semaphore,reentrant,together,slots,barrier,election,cell";
-
-fn cast(over: Deployment) -> Cast {
+fn cast() -> Cast {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_lock-chaos"));
-    let primitives = (over == Deployment::Confirmed).then(|| CONFIRMED.to_owned());
-    Cast { program, primitives, flaw: None }
+    Cast { program, primitives: None, flaw: None }
 }
 
 /// A fault from this time on, for this time, in milliseconds, of the server with this number.
@@ -38,7 +34,7 @@ fn plan(over: Deployment, steps: Vec<Step>) -> Plan {
 fn carry_out(plan: &Plan, is_wanted: impl Fn(&Report) -> bool) -> bool {
     let mut broken = 0;
     for _ in 0..RUNS {
-        let report = run(plan, &cast(plan.deployment));
+        let report = run(plan, &cast());
         match report.verdict() {
             Verdict::Sound => println!("{report}"),
             _ => println!("{report:#}"),

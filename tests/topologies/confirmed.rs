@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::join_all;
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Released, Renew,
     Renewal, Ttl,
@@ -14,6 +17,7 @@ use lock_tests::{
     ClusterNode, Direction, Proxy, RedisCluster, RedisServer, SOON, Sentinels, eventually,
     eventually_async, soon,
 };
+use tokio::runtime::Runtime;
 
 use crate::support::{Set, TIMEOUT, Waiter, claim, granted, long, released, renewed};
 
@@ -21,6 +25,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 async fn ask(backend: &RedisBackend, claim: &Claim) -> Result<AcquireOutcome, Error> {
     backend.try_acquire(&Acquire::new(claim.clone(), long())).await
+}
+
+/// Asks in vain, and releases the claim: a repetition could still be confirmed.
+async fn unconfirmed(backend: &RedisBackend, claim: &Claim) -> Error {
+    let error = ask(backend, claim).await.unwrap_err();
+    backend.release(claim).await.unwrap();
+    error
 }
 
 fn says(error: &Error, text: &str) {
@@ -36,11 +47,12 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
     eventually_granted(&backend, &held).await;
     let several = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
     set.stall();
-    let error = ask(&backend, &claim("a")).await.unwrap_err();
-    says(&error, "1 of 2 replicas have it");
-    assert!(set.is_free("a"), "an unconfirmed grant was not released");
+    says(&unconfirmed(&backend, &claim("a")).await, "1 of 2 replicas have it");
     says(&backend.try_acquire_all(&several).await.unwrap_err(), "1 of 2 replicas have it");
-    assert!(set.is_free("a") && set.is_free("b"));
+    join_all(several.iter().map(|request| backend.release(&request.claim))).await;
+    let lock = Locks::new(backend.clone()).mutex("c", ()).unwrap();
+    assert!(lock.try_lock().await.is_err());
+    eventually_async("an unconfirmed grant is released", SOON, async || set.is_free("c")).await;
     match backend.renew(&Renew::new(held.clone(), long())).await {
         Renewal::Unknown(error) => says(&error, "1 of 2 replicas have it"),
         other => panic!("{other:?}"),
@@ -56,6 +68,32 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
         backend.try_acquire_all(&several).await.is_ok_and(|it| it.is_some())
     })
     .await;
+}
+
+/// lock-sync repeats a request whose task has gone, on another runtime, before the first request has an answer. The first
+/// one may end without a confirmation only after the repetition was granted. Then the grant stays.
+#[test]
+fn an_unconfirmed_request_leaves_the_grant_of_its_repetition() {
+    let set = Set::start(1);
+    let (backend, lock) = (set.client(), claim("a"));
+    let [here, there] = [(); 2].map(|()| Runtime::new().unwrap());
+    for runtime in [&here, &there] {
+        runtime.block_on(async {
+            eventually_granted(&backend, &lock).await;
+            released(&backend, &lock).await;
+        });
+    }
+    let mut first = Box::pin(ask(&backend, &lock));
+    let entered = here.enter();
+    assert!(first.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(entered);
+    eventually("the first request is granted", SOON, || !set.is_free("a"));
+    there.block_on(async {
+        granted(&backend, &lock).await;
+        says(&first.await.unwrap_err(), "another runtime");
+        assert!(!set.is_free("a"), "the first request has ended the lease of the second");
+        renewed(&backend, &lock).await;
+    });
 }
 
 /// One handle confirms, and the handle from which it was made does not. They share their connections and their watches.
@@ -78,7 +116,7 @@ async fn one_handle_confirms_and_its_parent_does_not() {
         Waiter::queue(&plain, claim("other")).await,
     ];
     set.stall();
-    says(&ask(&confirmed, &claim("a")).await.unwrap_err(), "0 of 1 replicas have it");
+    says(&unconfirmed(&confirmed, &claim("a")).await, "0 of 1 replicas have it");
     granted(&plain, &claim("a")).await;
     let waits = || set.primary.commandstats().calls("wait");
     let before = waits();
@@ -118,14 +156,12 @@ async fn more_and_fewer_replicas_than_counted_do_not_confirm() {
     let set = Set::start(2);
     for counted in [1, 3] {
         let backend = set.builder().confirm(counted, TIMEOUT).build().unwrap();
-        let error = ask(&backend, &claim("a")).await.unwrap_err();
-        says(&error, "2 replicas are attached");
-        assert!(set.is_free("a"));
+        says(&unconfirmed(&backend, &claim("a")).await, "2 replicas are attached");
     }
     set.replicas[0].0.kill();
     let backend = set.client();
     eventually_async("a replica is missed", SOON, async || {
-        let error = ask(&backend, &claim("a")).await.unwrap_err();
+        let error = unconfirmed(&backend, &claim("a")).await;
         error.to_string().contains("1 replicas are attached instead of 2")
     })
     .await;
@@ -262,16 +298,18 @@ async fn a_lease_is_on_disk_if_it_has_to_be_or_the_server_is_too_old() {
     let set = Set::start(1);
     let confirmed = set.builder().confirm(1, TIMEOUT).confirm_on_disk(true).build().unwrap();
     // No server writes an append-only file here.
-    let error = ask(&confirmed, &claim("a")).await.unwrap_err();
+    let held = claim("a");
+    let error = ask(&confirmed, &held).await.unwrap_err();
     let is_known =
         matches!(set.primary.cli(&["COMMAND", "INFO", "WAITAOF"]).array(), [it] if !it.is_nil());
     assert_eq!(error.kind() == ErrorKind::Unsupported, !is_known, "{error}");
-    assert!(set.is_free("a"));
+    assert_eq!(set.is_free("a"), !is_known, "a grant stays that a repetition can confirm");
     if is_known {
+        released(&confirmed, &held).await;
         for server in [&set.primary, &set.replicas[0].0] {
             assert_eq!(server.cli(&["CONFIG", "SET", "appendonly", "yes"]).text(), "OK");
         }
-        eventually_granted(&confirmed, &claim("a")).await;
+        eventually_granted(&confirmed, &held).await;
     }
 }
 

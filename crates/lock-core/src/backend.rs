@@ -173,7 +173,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     ///
     /// Any error of the store or of the connection to it. After a [retryable](Error::is_retryable) error the
-    /// request may or may not have taken effect.
+    /// request may or may not have taken effect. Repeat the request, or release its claim.
     ///
     /// # Cancel safety
     ///
@@ -233,7 +233,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) if two requests are for one key; else as
     /// [`try_acquire`](Self::try_acquire). After a [retryable](Error::is_retryable) error all or none may
-    /// have been granted.
+    /// have been granted. Release every claim, or repeat the request.
     ///
     /// # Cancel safety
     ///

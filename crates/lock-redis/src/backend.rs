@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Capabilities, Claim, Clock, Convert, ConvertBackend, Error,
     ErrorKind, Key, Released, Renew, Renewal, Ttl, Watch,
@@ -252,6 +253,20 @@ impl RedisBackend {
         Ok(Self(Arc::new(inner)))
     }
 
+    /// The error for grants that are not confirmed. They stay if a repetition of the request may be confirmed: it may be
+    /// under way already, and have its answer. Otherwise they are released.
+    async fn unconfirmed<'a>(
+        &self,
+        claims: impl IntoIterator<Item = &'a Claim>,
+        error: Error,
+    ) -> Error {
+        if !error.is_retryable() {
+            // If this fails, the leases end by themselves.
+            join_all(claims.into_iter().map(|claim| self.release(claim))).await;
+        }
+        error
+    }
+
     /// Has the state of the lock say that the lock was released. Without that, a later term keeps the lock back for the
     /// time of a lease.
     pub(crate) async fn noted(&self, names: &Names<'_>, claim: &Claim, ended: Ended) -> Released {
@@ -273,12 +288,8 @@ impl Backend for RedisBackend {
             site.confirmed(names, site.try_acquire(names, request), is_granted).await
         };
         match self.route(names, acquire).await? {
-            Ok(attempt) => Ok(attempt),
-            Err(unconfirmed) => {
-                // If this fails, the lease ends by itself.
-                let _ = self.release(&request.claim).await;
-                Err(unconfirmed)
-            }
+            Err(unconfirmed) => Err(self.unconfirmed([&request.claim], unconfirmed).await),
+            granted => granted,
         }
     }
 
@@ -337,12 +348,11 @@ impl Backend for RedisBackend {
             site.confirmed(first, site.try_acquire_all(names, requests), are_granted).await
         };
         match self.route(first, ask).await {
-            Ok(Ok(attempts)) => Ok(Some(attempts)),
             Ok(Err(unconfirmed)) => {
-                let claims = requests.iter().map(|request| self.release(&request.claim));
-                futures::future::join_all(claims).await;
-                Err(unconfirmed)
+                let claims = requests.iter().map(|request| &request.claim);
+                Err(self.unconfirmed(claims, unconfirmed).await)
             }
+            Ok(granted) => granted.map(Some),
             // A proxy before a cluster takes no command for keys in several places.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
             Err(error) => Err(error),

@@ -175,11 +175,11 @@
 //! the answer, the client writes a marker on another connection to the same run of the server, and waits until the
 //! replicas have the marker (`WAIT`). Replicas apply writes in order, so they then have the lease, too. The term of the
 //! server must not have changed since the request, and the server must have exactly as many replicas as the app has
-//! counted. Tasks that ask at one time share one wait. If a grant is not confirmed in time, the client releases it. The
-//! error is retryable, and says how many replicas had the grant. A waiter
-//! whose grant was released goes to the end of the queue. Releases, places in the queue and values beside a lock are not
-//! confirmed. To confirm some locks only, take a second handle: [`RedisBackend::confirming`] shares the connections of the
-//! first one.
+//! counted. Tasks that ask at one time share one wait. If a grant is not confirmed in time, the
+//! request fails. The error is retryable, and says how many replicas had the grant. While a task of lock-sync waits for the
+//! lock, lock-sync repeats the request. Otherwise it releases the claim. A value beside a lock is confirmed when it is stored
+//! and when it is loaded. Releases and places in the queue are not confirmed. To confirm some locks only, take a second
+//! handle: [`RedisBackend::confirming`] shares the connections of the first one.
 //!
 //! **Then at most one valid lease exists per key, and the tokens of confirmed grants increase, through failovers too**,
 //! under these assumptions:

@@ -288,8 +288,9 @@ impl Builder {
     /// share a commit. `replicas` is the number of *all* replicas that each server has, in a cluster of each primary. If
     /// more or fewer are attached, no grant counts: a replica that is not waited for may be the one that is promoted.
     ///
-    /// An unconfirmed grant is released, and the request fails with [`ErrorKind::NotReady`], which says how many replicas
-    /// had it. An unconfirmed renewal moves no deadline. Releases are not confirmed. **While one replica is missing, no lock
+    /// If a grant is not confirmed, the request fails with [`ErrorKind::NotReady`], which says how many replicas had the
+    /// grant. The server may keep the lease: a caller of the backend releases the claim, or repeats the request. lock-sync
+    /// does so by itself. An unconfirmed renewal moves no deadline. Releases are not confirmed. **While one replica is missing, no lock
     /// is granted and no lease is renewed.** After a failover that lasts until the old primary is back as a replica, or an
     /// operator attaches another one. What the confirmation proves, and under which assumptions, is in the
     /// [crate docs](crate#confirmed-grants).

@@ -93,7 +93,9 @@ impl Stint {
     pub(crate) async fn commit(self, link: &Link, marker: &Marker) -> Result<(), Error> {
         let is_open = |now: Arc<Live>| Arc::ptr_eq(&now, &self.live);
         if !link.live().is_some_and(is_open) {
-            return Err(unconfirmed("its connection has ended"));
+            return Err(unconfirmed(
+                "its connection has ended, or another runtime goes on with the request",
+            ));
         }
         let wish = self.committer.wish;
         let outcome = self.committer.commit(link, &self.live, marker).await;

@@ -99,6 +99,13 @@ impl Hold {
         Some(write)
     }
 
+    /// Waits for a token with which to begin a write, unless the store gives none or the lease is over.
+    pub(crate) async fn token_for_write(&self) {
+        let hold = self.ticket.hold;
+        self.entry.event(|machine| machine.want_token(hold));
+        poll_fn(|context| self.entry.poll_token(hold, context)).await;
+    }
+
     /// The store has answered a write, and the lease goes on. Without a value, the store has written nothing.
     pub(crate) fn wrote(&self, value: Option<&LoadedValue>) {
         self.entry.lock().machine.wrote(self.ticket.hold, value);

@@ -14,11 +14,13 @@ pub(super) struct Tokens {
     more: Option<TokenRange>,
     /// The process has asked for more tokens since a hold last got one.
     pub(super) asked: bool,
+    /// A holder waits for one more token, until the store has answered a request for tokens.
+    pub(super) wanted: bool,
 }
 
 impl Tokens {
     pub(super) fn new(range: TokenRange) -> Self {
-        Self { range, used: 0, more: None, asked: false }
+        Self { range, used: 0, more: None, asked: false, wanted: false }
     }
 
     #[inline]
@@ -29,7 +31,7 @@ impl Tokens {
         }
         let token = self.range.nth(self.used)?;
         self.used += 1;
-        self.asked = false;
+        (self.asked, self.wanted) = (false, false);
         Some(token)
     }
 

@@ -163,6 +163,29 @@ async fn a_save_without_an_answer_is_settled_before_the_next_guard() {
     drop((guard, there));
 }
 
+/// Each save has a token of its own. The lease gets more tokens, so a save never has to be refused.
+#[tokio::test(start_paused = true)]
+async fn saves_without_an_answer_use_up_no_tokens() {
+    let pair = short();
+    let (here, there) = pair.stored();
+    let mut guard = here.lock().await.unwrap();
+    let tokens = 2 * 8192;
+    for value in 0..tokens {
+        *guard = value;
+        let gate = pair.ours.faults().on(Verb::Cell).hold_requests();
+        let mut saving = Box::pin(guard.save());
+        // The future is dropped while the request for the value is on its way, or the one for tokens.
+        assert!(poll_once(saving.as_mut()).await.is_pending());
+        drop(saving);
+        drop(gate);
+        pair.ours.faults().heal();
+    }
+    *guard = tokens;
+    let version = guard.save().await.unwrap();
+    assert_eq!(there.snapshot().await.unwrap().version, Some(version));
+    assert_eq!(pair.kept().await.map(|cell| cell.value), Some(tokens.to_string().into_bytes()));
+}
+
 /// Whatever becomes of a dropped future, both processes go on with one value.
 async fn agree(pair: &Pair, possible: &[u32]) {
     let (here, there) = pair.stored();

@@ -183,12 +183,16 @@ fn complaint(events: &[Event]) -> impl Fn(String) -> Violation {
     move |text| Violation::new(Property::Errors, (end, end), "a worker", text)
 }
 
-/// The tasks of the connections that a client of a cluster opens when it first needs them: from two runtimes to three
-/// primaries.
+/// The tasks of the connections that a client opens when it first needs them, from two runtimes: in a cluster those to
+/// three primaries, and where replicas confirm those for the markers.
 fn later_tasks(deployment: Deployment) -> u64 {
     /// One moves bytes, and one watches the time.
     const EACH: u64 = 2;
-    if deployment == Deployment::Cluster { EACH * 2 * 3 } else { 0 }
+    match deployment {
+        Deployment::Cluster => EACH * 2 * 3,
+        Deployment::Confirmed => EACH * 2,
+        _ => 0,
+    }
 }
 
 /// The remains on the servers when no lease can be left.

@@ -346,8 +346,8 @@ impl<W> Machine<W> {
     /// Whether to ask for tokens before the lease is due.
     #[inline]
     fn wants_stock(&self, leased: &Leased) -> bool {
-        if leased.tokens.asked {
-            return false;
+        if leased.tokens.asked || leased.tokens.wanted {
+            return !leased.tokens.asked;
         }
         // A second holder does not mean that there will be a third. And another process may be about to join the
         // store's queue, which ends the turn of this process.

@@ -18,7 +18,7 @@ impl<W> Machine<W> {
     pub(super) fn send_renewal(&mut self, seat: usize) {
         let waits = !self.queue.is_empty() || self.upgrade.is_some();
         let Some(leased) = self.seats[seat].live_mut() else { return };
-        let more = waits || leased.used > 1 || leased.is_idle();
+        let more = waits || leased.used > 1 || leased.is_idle() || leased.tokens.wanted;
         let stocks = more && leased.tokens.left() < LOW_TOKENS;
         leased.renewal.send();
         leased.turn.inquire();
@@ -91,6 +91,7 @@ impl Leased {
                 if let Some(tokens) = tokens {
                     self.tokens.add(*tokens);
                 }
+                self.tokens.wanted &= !self.tokens.asked;
             }
             // The outcome is unknown: the deadline stays, and the process asks again while there is time.
             _ => self.renewal.by(self.retry_at(now, ttl), false),

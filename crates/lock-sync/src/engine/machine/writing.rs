@@ -73,6 +73,19 @@ impl<W> Machine<W> {
         Some(Write { claim: leased.claim.clone(), token, ends })
     }
 
+    /// A holder needs one more token for a write. Asks for tokens, unless the lease is not renewed.
+    pub(in super::super) fn want_token(&mut self, hold: HoldId) {
+        let renews = self.policy.renew;
+        if let Some(leased) = self.held_mut(hold).filter(|leased| leased.tokens.left() == 0) {
+            (leased.tokens.wanted, leased.tokens.asked) = (renews, false);
+        }
+    }
+
+    /// Whether a holder still waits for a token: see [`want_token`](Self::want_token).
+    pub(in super::super) fn wants_token(&self, hold: HoldId) -> bool {
+        self.live(hold).is_some_and(|leased| leased.tokens.left() == 0 && leased.tokens.wanted)
+    }
+
     /// Whether the lease stays in this process, or takes a new place in the queue of the store, when its holder lets go.
     fn goes_on(&self, hold: HoldId, manner: Manner) -> bool {
         let Some(leased) = self.live(hold) else { return false };

@@ -64,7 +64,7 @@ impl RemoteCell {
         hold: &mut Hold,
         value: &[u8],
     ) -> Result<LoadedValue, Unwritten> {
-        let write = begin(hold, false)?;
+        let write = begin(hold, false).await?;
         match self.send(hold, &write, value).await {
             Ok(_) => {}
             Err(Unclear::Clear(unwritten)) => {
@@ -88,7 +88,7 @@ impl RemoteCell {
         mut hold: Hold,
         value: &[u8],
     ) -> Result<FencingToken, (Option<Hold>, Unwritten)> {
-        let write = match begin(&mut hold, true) {
+        let write = match begin(&mut hold, true).await {
             Ok(write) => write,
             Err(unwritten @ Unwritten::Refused(_)) => return Err((Some(hold), unwritten)),
             Err(unwritten) => return Err((None, unwritten)),
@@ -194,11 +194,16 @@ impl RemoteCell {
     }
 }
 
-/// Begins a write under a hold whose lease is not over.
-fn begin(hold: &mut Hold, last: bool) -> Result<Write, Unwritten> {
-    hold.check().map_err(Unwritten::Lost)?;
-    if let Some(write) = hold.begin_write(last) {
-        return Ok(write);
+/// Begins a write under a hold whose lease is not over. After a write without an answer it may have to wait for a token.
+async fn begin(hold: &mut Hold, last: bool) -> Result<Write, Unwritten> {
+    for is_first in [true, false] {
+        hold.check().map_err(Unwritten::Lost)?;
+        if let Some(write) = hold.begin_write(last) {
+            return Ok(write);
+        }
+        if is_first {
+            hold.token_for_write().await;
+        }
     }
     hold.check().map_err(Unwritten::Lost)?;
     let message =

@@ -102,7 +102,7 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
     /// Stores the value and keeps the lock. Returns the version of the value.
     ///
     /// Other processes see the value from now on. A later save or commit of this guard gives the value a higher version,
-    /// unless the lease has no further token.
+    /// unless the lease has no further token. After a save without an answer, the next one waits for a token.
     ///
     /// # Cancel safety
     ///
