@@ -24,6 +24,9 @@ use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode, Released}
 ///   settled, every later load MUST return it, until another value is written after it.
 /// - After the holder has [loaded under its claim](CellBackend::load_under), a value of an earlier holder that
 ///   it has not seen MUST NOT become settled or come back (`the_holder_loads_all_that_there_is`).
+/// - If loads [are conclusive](CellBackend::load_is_conclusive), a load after the release of a claim MUST show whether the
+///   last value under that claim was stored. If the load does not return the value, no later load may return it
+///   (`a_conclusive_load_is_final`).
 /// - Storing MUST give every watcher of the key a hint (`storing_wakes_watchers`).
 /// - Erasing MUST leave no value (`an_erased_value_is_gone`). Storing the same value again MUST be no error
 ///   (`storing_twice_is_no_error`).

@@ -6,10 +6,17 @@ use lock_core::{
 };
 use lock_core::{Backend, Cell, CellBackend, Claim, Committed, FencingToken, InspectBackend};
 use lock_core::{Inspection, Result, SharedBackend, Stored};
+use tokio::task::yield_now;
 
 use crate::bug::Bug;
 use crate::line::put_back;
 use crate::mutant::Mutant;
+
+impl Mutant {
+    fn take_late(&self, key: &Key) -> Option<Cell> {
+        self.shared().late.remove(key)
+    }
+}
 
 impl SharedBackend for Mutant {
     type Conversion = Convertible;
@@ -41,6 +48,9 @@ impl CellBackend for Mutant {
     }
 
     async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>> {
+        if let Some(late) = self.take_late(&claim.key) {
+            self.shared().values.insert(claim.key.clone(), late);
+        }
         let cell = self.load(&claim.key).await?;
         let is_its = |cell: &Cell| cell.held || self.bug != Bug::HoldersLoadWhatTheyStored;
         Ok(cell.filter(is_its))
@@ -59,6 +69,12 @@ impl CellBackend for Mutant {
                 if self.load(&claim.key).await?.is_some_and(|cell| cell.value == value) =>
             {
                 return Ok(Stored::NotHeld);
+            }
+            (Bug::StoresLate, Some(value)) => {
+                let late = Cell::new(value.into(), token, false);
+                self.shared().late.insert(claim.key.clone(), late);
+                yield_now().await;
+                self.take_late(&claim.key);
             }
             _ => {}
         }

@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) limits: HashMap<Key, u32>,
     /// Values that no holder stored.
     pub(crate) values: HashMap<Key, Cell>,
+    /// Values that are on their way to the store.
+    pub(crate) late: HashMap<Key, Cell>,
     /// The first inspection of each key.
     pub(crate) inspections: HashMap<Key, Inspection>,
     /// The ttl for which a client vouched last.

@@ -183,6 +183,29 @@ where
     Ok(())
 }
 
+pub(in super::super) async fn a_conclusive_load_is_final<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: CellBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    if !one.backend.load_is_conclusive() {
+        return Ok(());
+    }
+    for _ in 0..8 {
+        let (key, ttl) = (scene.key()?, scene.long());
+        let [first, second] = [scene.claim(&key)?, scene.claim(&key)?];
+        let token = one.granted(&first, ttl).await?.tokens.first();
+        // The future is dropped at its first poll. The request may be on its way.
+        let _unknown = one.backend.store(&first, token, Some(b"first")).now_or_never();
+        one.freed(&first).await?;
+        let seen = other.load(&key).await?.map(|cell| cell.value);
+        other.granted(&second, ttl).await?;
+        let found = other.load_under(&second).await?.map(|cell| cell.value);
+        ensure!(found == seen, "a load returned {seen:?}, and a later one {found:?}");
+    }
+    Ok(())
+}
+
 pub(in super::super) async fn storing_wakes_watchers<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: CellBackend>,

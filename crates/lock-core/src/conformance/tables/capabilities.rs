@@ -145,6 +145,8 @@ macro_rules! __lock_core_cell_laws {
                 "Once a value is reported as written, every later load returns it.",
             the_holder_loads_all_that_there_is:
                 "Under its claim the holder loads the value stored last, and no earlier holder can replace it.",
+            a_conclusive_load_is_final:
+                "A conclusive load shows whether a value without an answer was stored: none appears later.",
             storing_wakes_watchers:
                 "All watchers of a key hear that a value was stored.",
             an_erased_value_is_gone:
