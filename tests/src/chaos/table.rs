@@ -306,6 +306,11 @@ pub fn explains(fault: Fault, kind: &str) -> bool {
     kinds.contains(&kind)
 }
 
+/// Whether a node of a quorum forgets its leases under this fault, and knows it.
+pub fn is_forgetful(fault: Fault) -> bool {
+    FORGETS_AND_KNOWS.contains(&fault)
+}
+
 /// Whether a server forgets its data under this fault, including the limits of semaphores, or executes a
 /// change of a limit more than once.
 pub fn confuses_limits(fault: Fault) -> bool {

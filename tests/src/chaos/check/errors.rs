@@ -57,7 +57,7 @@ pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) ->
             // A renewal has a good part of the lease to succeed.
             || late_within(&late, since, event.at) >= terms.ttl / 4
     };
-    let lost = lost_for_nothing(operations, events, &troubled);
+    let lost = lost_for_nothing(operations, events, terms, &troubled);
     found.into_iter().map(tell).chain(lost).collect()
 }
 
@@ -86,6 +86,8 @@ struct Denial<'a> {
     patience: Patience,
     /// Since when there may have been a reason for the loss of a lease.
     since: Instant,
+    /// When the lease was requested, and when it was granted at the latest.
+    lease: (Instant, Instant),
     why: &'a Refusal,
 }
 
@@ -97,6 +99,7 @@ fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
             end: operation.ended,
             patience: operation.patience,
             since: operation.asked,
+            lease: (operation.asked, operation.ended),
             why,
         }),
         _ => None,
@@ -108,6 +111,7 @@ fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
         patience: kept.patience,
         // The cause of the missing renewal.
         since: kept.asked - terms.ttl,
+        lease: operation.lease(),
         why: &kept.why,
     });
     let letting_go = match (&operation.end, operation.leaves) {
@@ -118,6 +122,7 @@ fn denials<'a>(operation: &'a Operation, terms: &Terms) -> Vec<Denial<'a>> {
             // It has no limit that it could reach.
             patience: Patience::None,
             since: begin - terms.ttl,
+            lease: operation.lease(),
             why,
         }),
         _ => None,
@@ -129,12 +134,15 @@ impl Denial<'_> {
     /// The error of the call, if there is one. [Tries](super::tries) checks whether a task was in the way of a
     /// try.
     fn wrong(&self, own: &OfClient) -> Option<String> {
-        let &Self { what, begin, end, since, why, .. } = self;
+        let &Self { what, begin, end, since, lease: (asked, granted), why, .. } = self;
         match why {
             Refusal::Failed(kind) if !own.terms.explained(kind, begin, end) => {
                 Some(format!("{kind} is not explained by anything, {what}"))
             }
-            Refusal::Lost if !own.unrest.touches(since, end) => {
+            Refusal::Lost
+                if !own.unrest.touches(since, end)
+                    && !own.terms.forgets_young_lease(asked, granted) =>
+            {
                 Some(format!("there is no reason for {why}, {what}"))
             }
             Refusal::Closed if !own.unrest.touches(begin, end) => {
@@ -208,6 +216,7 @@ fn phases(
 fn lost_for_nothing(
     operations: &Operations,
     events: &[Event],
+    terms: &Terms,
     troubled: &dyn Fn(&Event) -> bool,
 ) -> Vec<Violation> {
     let lost = events.iter().filter_map(|event| match event.deed {
@@ -216,15 +225,25 @@ fn lost_for_nothing(
     });
     let index: HashMap<_, _> =
         operations.all.iter().map(|it| ((operations.client(it), it.number), it)).collect();
-    lost.map(|(event, op)| {
-        let whose = index.get(&(event.client.as_str(), op));
-        let key = whose.map_or("?", |operation| operations.key(operation));
-        let at = event.at;
-        let text =
-            format!("{} op {op} lost its lease at {} for no reason", event.client, at.as_nanos());
-        Violation::new(Property::Errors, (at, at), key, text)
-    })
-    .collect()
+    let lost = lost.map(|(event, op)| (event, op, index.get(&(event.client.as_str(), op))));
+    let is_forgotten = |whose: Option<&&Operation>| {
+        whose.is_some_and(|operation| {
+            let (asked, granted) = operation.lease();
+            terms.forgets_young_lease(asked, granted)
+        })
+    };
+    lost.filter(|(.., whose)| !is_forgotten(*whose))
+        .map(|(event, op, whose)| {
+            let key = whose.map_or("?", |operation| operations.key(operation));
+            let at = event.at;
+            let text = format!(
+                "{} op {op} lost its lease at {} for no reason",
+                event.client,
+                at.as_nanos()
+            );
+            Violation::new(Property::Errors, (at, at), key, text)
+        })
+        .collect()
 }
 
 /// The times when each client stood still, in order.
@@ -398,6 +417,29 @@ mod tests {
         scene.leaves(it, 70, 100);
         assert_eq!(found(&scene, &terms()), 1);
         assert_eq!(found(&scene, &revoked(50, 200)), 0);
+    }
+
+    #[test]
+    fn a_young_lease_over_a_quorum_may_be_lost_when_a_minority_forgets_it() {
+        let lost = |at: u64, forgets: [u64; 2]| {
+            let mut scene = Scene::new();
+            let it = scene.had("a", "m0", Way::Write, 1, [0, 1], 20_000);
+            scene.says(it, at, |op| Deed::Lost { op });
+            scene.leaves(it, at + 10, at + 10);
+            let terms = |deployment, fault| {
+                let mut terms = terms();
+                terms.deployment = deployment;
+                let [begin, end] = forgets.map(self::at);
+                let (extent, servers) = (Extent::Minority, vec![0, 1]);
+                terms.troubles =
+                    vec![Trouble { fault, extent, servers, workers: vec![], begin, end }];
+                terms
+            };
+            [Fault::Flush, Fault::KillKept]
+                .map(|fault| found(&scene, &terms(Deployment::Quorum(5), fault)))
+        };
+        assert_eq!(lost(60, [20, 30]), [0, 1]);
+        assert_eq!(lost(2_060, [2_020, 2_030]), [1, 1], "the other nodes have voted long ago");
     }
 
     #[test]

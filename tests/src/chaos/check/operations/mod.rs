@@ -107,6 +107,11 @@ impl Span {
 }
 
 impl Operation {
+    /// When its lease was requested, and when it was granted at the latest. A conversion may have brought another one.
+    pub(super) fn lease(&self) -> (Instant, Instant) {
+        (self.asked, self.spans.last().map_or(self.ended, |span| span.from))
+    }
+
     /// Whether it is a try, which waits for no other task.
     pub(super) fn tries(&self) -> bool {
         self.patience.tries()
