@@ -116,6 +116,20 @@ where
     Ok(())
 }
 
+/// The labels of the holders, sorted, and those of the waiters, in their order.
+fn labels(inspection: &Inspection) -> (Vec<Option<String>>, Vec<Option<String>>) {
+    let of = |label: &Option<Label>| label.as_ref().map(Label::to_string);
+    let mut holders = inspection.holders.iter().map(|it| of(&it.label)).collect::<Vec<_>>();
+    holders.sort();
+    (holders, inspection.waiters.iter().map(|it| of(&it.label)).collect())
+}
+
+/// This claim, of the client with this mark.
+fn of(mut claim: Claim, mark: ClientMark) -> Claim {
+    claim.owner = claim.owner.of_client(mark);
+    claim
+}
+
 pub(in super::super) async fn an_inspection_shows_labels<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: InspectBackend>,
@@ -125,20 +139,10 @@ where
     let (mine, its) = (ClientMark::generate()?, ClientMark::generate()?);
     one.introduces(mine, "reports on web-1", ttl.duration()).await?;
     other.introduces(its, "billing on web-2: é", ttl.duration()).await?;
-    let labels = |inspection: &Inspection| {
-        let of = |label: &Option<Label>| label.as_ref().map(Label::to_string);
-        let mut holders = inspection.holders.iter().map(|it| of(&it.label)).collect::<Vec<_>>();
-        holders.sort();
-        (holders, inspection.waiters.iter().map(|it| of(&it.label)).collect::<Vec<_>>())
-    };
     let (first, second) =
         (Some("reports on web-1".to_owned()), Some("billing on web-2: é".to_owned()));
 
     let key = scene.key()?;
-    let of = |mut claim: Claim, mark| {
-        claim.owner = claim.owner.of_client(mark);
-        claim
-    };
     let held = of(scene.claim(&key)?, mine);
     one.granted(&held, ttl).await?;
     let seen = labels(&other.inspect(&key).await?);
