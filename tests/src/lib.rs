@@ -62,5 +62,8 @@ pub use random::Random;
 pub use retention::quiet_retention;
 pub use server::{CommandStats, DataCopy, RedisServer, RedisServerBuilder};
 pub use setups::in_all_setups;
+/// A part of the key of each label of a client, and of no key of a lock.
+pub const LABELS: &str = "{%label}:";
+
 pub use wait::{SOON, eventually, eventually_async, soon};
 pub use worker::{Event, Worker, WorkerBuilder};

@@ -1,6 +1,6 @@
 //! The options that a single lock can have.
 
-/// Adds the options to a lock. The expression applies a change to the policy of the lock.
+/// Adds the options to a lock. The expression applies a change to the bare lock, or to each of them.
 ///
 /// `$sized` is a bound on the data, for locks that may be unsized.
 macro_rules! options {
@@ -11,7 +11,7 @@ macro_rules! options {
         /// # Locks of one name with other options
         ///
         /// Handles with one name and different options of this kind (`with_ttl`, `with_max_hold`, `with_renewal`,
-        /// `with_outage_limit`) exclude one another as the locks of two processes do: each has a line and a lease of
+        /// `with_outage_limit`, `with_label`) exclude one another as the locks of two processes do: each has a line and a lease of
         /// its own. Set these options where the app makes the lock, once.
         ///
         /// # Examples
@@ -31,7 +31,7 @@ macro_rules! options {
         pub fn with_ttl(mut self, ttl: lock_core::Ttl) -> Self
         $(where $T: $bound)?
         {
-            let $change = |policy: &mut crate::bare::Policy| policy.ttl = ttl;
+            let $change = |lock: crate::bare::BareLock| lock.with_policy(|policy| policy.ttl = ttl);
             let $this = &mut self;
             $apply;
             self
@@ -63,7 +63,7 @@ macro_rules! options {
         $(where $T: $bound)?
         {
             crate::options::check_limit("maximum hold", Some(limit))?;
-            let $change = |policy: &mut crate::bare::Policy| policy.max_hold = Some(limit);
+            let $change = |lock: crate::bare::BareLock| lock.with_policy(|policy| policy.max_hold = Some(limit));
             let $this = &mut self;
             $apply;
             Ok(self)
@@ -90,7 +90,36 @@ macro_rules! options {
         pub fn with_renewal(mut self, renew: bool) -> Self
         $(where $T: $bound)?
         {
-            let $change = |policy: &mut crate::bare::Policy| policy.renew = renew;
+            let $change = |lock: crate::bare::BareLock| lock.with_policy(|policy| policy.renew = renew);
+            let $this = &mut self;
+            $apply;
+            self
+        }
+
+        /// Sets the label by which people know the holders and the waiters of this lock, in place of the
+        /// [`label`](crate::Builder::label) of its [`Locks`](crate::Locks). An
+        /// [inspection](crate::Locks::inspect) shows it.
+        ///
+        /// The store is told of a label a moment after the lock is made, and for as long as the lock exists: a request in
+        /// five minutes for each label of the process. Grants and releases cost no more than without a label. See
+        /// [`with_ttl`](Self::with_ttl) about other handles with this name.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use lock_core::{Label, memory::MemoryBackend};
+        /// # use lock_sync::Locks;
+        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// # let locks = Locks::new(MemoryBackend::new());
+        #[doc = concat!("let lock = locks.", $make, "?.with_label(&Label::new(\"import of May\")?);")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[must_use]
+        pub fn with_label(mut self, label: &lock_core::Label) -> Self
+        $(where $T: $bound)?
+        {
+            let $change = |lock: crate::bare::BareLock| lock.with_label(label);
             let $this = &mut self;
             $apply;
             self
@@ -119,7 +148,7 @@ macro_rules! options {
         pub fn with_outage_limit(mut self, limit: std::time::Duration) -> Self
         $(where $T: $bound)?
         {
-            let $change = |policy: &mut crate::bare::Policy| policy.outage_limit = Some(limit);
+            let $change = |lock: crate::bare::BareLock| lock.with_policy(|policy| policy.outage_limit = Some(limit));
             let $this = &mut self;
             $apply;
             self

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Backend, Error, FencingToken, Key};
+use crate::{Backend, Error, FencingToken, Key, Label};
 
 /// A store that can list the holders and the waiters of a lock, and can be made to end its leases.
 ///
 /// - An inspection MUST show every live lease and every place in the queue, and no other
 ///   (`an_inspection_shows_holders_and_waiters`), without the secrets that prove ownership
 ///   (`an_inspection_keeps_secrets`).
+/// - It MUST show the [label](Backend::introduce) of a client beside each lease and each place of that client, of
+///   whichever client asks (`an_inspection_shows_labels`), for as long as the store was told to keep the label and no
+///   longer (`a_label_ends_with_its_time`). A label is nothing else: leases MUST NOT depend on it.
 /// - A forced release MUST end every lease on the key, including those of other libraries, so that renewals
 ///   report them lost (`a_forced_release_ends_every_lease`). It MUST serve the queue
 ///   (`a_forced_release_serves_the_queue`). The tokens of the key MUST go on increasing
@@ -76,7 +79,7 @@ impl Inspection {
 }
 
 /// One lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// How the key is held.
@@ -86,29 +89,45 @@ pub struct Holder {
     pub token: Option<FencingToken>,
     /// How long the lease lives unless it is renewed; `None` if it has no end.
     pub remaining: Option<Duration>,
+    /// The label of its client, if the store knows it: see [`Backend::introduce`].
+    pub label: Option<Label>,
 }
 
 impl Holder {
     /// A lease of this kind.
     pub fn new(kind: Kind, token: Option<FencingToken>, remaining: Option<Duration>) -> Self {
-        Self { kind, token, remaining }
+        Self { kind, token, remaining, label: None }
+    }
+
+    /// This lease, of a client with this label.
+    #[must_use]
+    pub fn labelled(self, label: Option<Label>) -> Self {
+        Self { label, ..self }
     }
 }
 
 /// One place in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
     /// How the waiter wants to hold the key.
     pub kind: Kind,
     /// How long the place is kept unless the client repeats its request.
     pub remaining: Duration,
+    /// The label of its client, if the store knows it: see [`Backend::introduce`].
+    pub label: Option<Label>,
 }
 
 impl Waiter {
     /// A place for a lease of this kind.
     pub fn new(kind: Kind, remaining: Duration) -> Self {
-        Self { kind, remaining }
+        Self { kind, remaining, label: None }
+    }
+
+    /// This place, of a client with this label.
+    #[must_use]
+    pub fn labelled(self, label: Option<Label>) -> Self {
+        Self { label, ..self }
     }
 }
 

@@ -9,9 +9,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, Key, Mode, OwnerToken};
+use lock_core::{Error, Key, Label, Mode, OwnerToken};
 
-use crate::engine::{Asks, Entry, Home, Manner, Shared};
+use crate::engine::{Asks, Entry, Home, Labelled, Manner, Shared};
 use crate::handoff::Handoff;
 
 pub(crate) use limit::{Bell, Limit, alarm, unanswered};
@@ -30,11 +30,14 @@ pub(crate) struct BareLock {
     manner: Manner,
     /// Where requests run that a task waits for.
     home: Home,
+    /// Its own label. The store is told of it for as long as it is here.
+    label: Option<Arc<Labelled>>,
 }
 
 impl BareLock {
     pub(crate) fn named(shared: &Arc<Shared>, name: Key) -> Result<Self, Error> {
-        Ok(Self { entry: shared.entry(name)?, manner: shared.manner, home: shared.home })
+        let (manner, home) = (shared.manner, shared.home);
+        Ok(Self { entry: shared.entry(name)?, manner, home, label: None })
     }
 
     /// Another lock of the same handle.
@@ -54,6 +57,15 @@ impl BareLock {
         change(&mut policy);
         self.entry = self.shared().named(self.key().clone(), None, policy);
         self
+    }
+
+    /// This lock, whose holders and waiters people know by this label. As another policy, it makes another lock. Without
+    /// random bytes for the mark of the label, the lock keeps its former one.
+    pub(crate) fn with_label(self, label: &Label) -> Self {
+        let Some(labelled) = self.shared().labels.of(label) else { return self };
+        let mut lock = self.with_policy(|policy| policy.client = Some(labelled.mark));
+        lock.label = Some(labelled);
+        lock
     }
 
     pub(crate) fn with_handoff(mut self, handoff: Handoff) -> Self {

@@ -10,6 +10,7 @@ mod gathering;
 mod held;
 mod hold;
 mod holds;
+mod labels;
 mod machine;
 #[cfg(test)]
 mod modes;
@@ -43,6 +44,7 @@ pub(crate) use gathering::Gathering;
 pub(crate) use held::Held;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
+pub(crate) use labels::Labelled;
 pub(crate) use machine::{Denial, Manner, Policy, Return, Ticket, Write};
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;

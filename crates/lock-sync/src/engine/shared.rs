@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use lock_core::{Backend, Clock, Error, ErrorKind, Key, OwnerToken, PermitBackend, Ttl};
+use lock_core::{Backend, Clock, Error, ErrorKind, Key, Label, OwnerToken, PermitBackend, Ttl};
 use tokio::runtime::Handle;
 
 use super::driver::{Driver, Errand, Flights, Timed, Timers};
 use super::ears::Ears;
+use super::labels::{Labelled, Labels};
 use super::machine::{Denial, Manner, Policy};
 use super::queue::Patience;
 use super::timing::renewal_window;
@@ -55,6 +56,7 @@ pub(crate) struct Choices {
     pub(crate) outage_limit: Option<Duration>,
     pub(crate) shutdown_limit: Option<Duration>,
     pub(crate) handoff: Handoff,
+    pub(crate) label: Option<Label>,
     pub(crate) prefix: Vec<u8>,
     pub(crate) runtime: Option<Handle>,
     pub(crate) home: Home,
@@ -74,6 +76,9 @@ pub(crate) struct Shared<E: Keyed> {
     /// The runtime for requests that a task waits for.
     pub(crate) home: Home,
     pub(super) ears: Ears,
+    pub(crate) labels: Arc<Labels>,
+    /// The label of all locks that have none of their own.
+    _label: Option<Arc<Labelled>>,
     wait_limit: Option<Duration>,
     /// How long a shutdown waits.
     pub(crate) shutdown_limit: Duration,
@@ -121,6 +126,8 @@ impl<E> Named<E> {
 impl<E: Keyed> Shared<E> {
     pub(crate) fn new(backend: Arc<dyn Backend>, ttl: Ttl, choices: Choices) -> Self {
         let clock = backend.clock();
+        let labels = Arc::<Labels>::default();
+        let label = labels.of(&choices.label.unwrap_or_else(Label::of_process));
         Self {
             clock,
             policy: Policy {
@@ -129,6 +136,7 @@ impl<E: Keyed> Shared<E> {
                 max_hold: choices.max_hold,
                 outage_limit: choices.outage_limit,
                 converts: backend.capabilities().converter().is_some(),
+                client: label.as_ref().map(|label| label.mark),
             },
             manner: Manner { handoff: choices.handoff, cache: None, value: false },
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
@@ -137,6 +145,8 @@ impl<E: Keyed> Shared<E> {
             counting: OnceLock::new(),
             home: choices.home,
             ears: Ears::default(),
+            labels,
+            _label: label,
             wait_limit: choices.wait_limit,
             shutdown_limit: choices.shutdown_limit.unwrap_or(ttl.duration()),
             prefix: choices.prefix,
@@ -175,7 +185,10 @@ impl<E: Keyed> Shared<E> {
                     }
                 };
                 let runtime = self.on_runtime.clone();
-                let driver = Driver::start(runtime, &self.timers, &self.flights, gone)?;
+                let (labels, backend) = (Arc::clone(&self.labels), Arc::clone(&self.backend));
+                let lease = self.policy.ttl.duration();
+                let beside = async move { labels.introduce(&*backend, lease).await };
+                let driver = Driver::start(runtime, &self.timers, &self.flights, beside, gone)?;
                 let _ = self.driver.set(driver);
             }
         }

@@ -227,7 +227,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     options!("mutex(\"report\", 0)", |this, change| {
-        this.lock = this.lock.clone().with_policy(change)
+        this.lock = change(this.lock.clone())
     }, T: Sized);
 
     /// Whether a guard of this process holds the lock now. It sends no request.

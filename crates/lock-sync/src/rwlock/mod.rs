@@ -213,7 +213,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     }
 
     crate::options::options!("rwlock(\"report\", 0)", |this, change| {
-        this.core.lock = this.core.lock.clone().with_policy(change)
+        this.core.lock = change(this.core.lock.clone())
     }, T: Sized);
 
     /// Whether a guard of this process holds the lock now, to read or to write. It sends no request.

@@ -166,7 +166,7 @@ impl Semaphore {
     }
 
     crate::options::options!("semaphore(\"pool\", 3)", |this, change| {
-        this.lock = this.lock.clone().with_policy(change)
+        this.lock = change(this.lock.clone())
     });
 
     /// The number of permits that a new request could get without waiting, in any process. Asks the store.

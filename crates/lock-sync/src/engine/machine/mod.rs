@@ -146,6 +146,12 @@ impl<W> Machine<W> {
         }
     }
 
+    /// Draws the owner token of a claim.
+    fn draw(&self) -> Result<OwnerToken, Error> {
+        let owner = (self.owners)()?;
+        Ok(self.policy.client.map_or(owner, |client| owner.of_client(client)))
+    }
+
     // ---- Events ----
 
     /// An event begins now. All calls up to [`end`](Self::end) belong to the event. The last of them must be, or

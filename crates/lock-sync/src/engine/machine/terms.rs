@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Error, Instant, Ttl};
+use lock_core::{Acquire, ClientMark, Error, Instant, Ttl};
 
 use crate::engine::holds::HoldId;
 use crate::engine::queue::WaiterId;
@@ -22,6 +22,8 @@ pub(crate) struct Policy {
     pub(crate) outage_limit: Option<Duration>,
     /// Whether the store can convert a lease that is held.
     pub(crate) converts: bool,
+    /// The mark in every owner token, by which the store knows the label of this process.
+    pub(crate) client: Option<ClientMark>,
 }
 
 impl Policy {

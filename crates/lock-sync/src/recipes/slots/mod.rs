@@ -163,7 +163,7 @@ impl SlotSemaphore {
     }
 
     crate::options::options!("slot_semaphore(\"pool\", 3)", |this, change| {
-        this.slots = this.slots.iter().map(|slot| slot.clone().with_policy(change)).collect()
+        this.slots = this.slots.iter().map(|slot| change(slot.clone())).collect()
     });
 
     fn search(&self, wait: Wait) -> Search {
