@@ -313,6 +313,7 @@ mod credentials;
 pub mod guide;
 mod hub;
 mod keys;
+mod labels;
 mod leases;
 mod link;
 mod modes;

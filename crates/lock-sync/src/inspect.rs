@@ -10,6 +10,10 @@ impl<B: ?Sized> Locks<B> {
     /// The result lists leases and places in the queue, not guards and tasks. The tasks of one process that hold a
     /// lock together have one lease, and all tasks of one process that wait have one place.
     ///
+    /// Each lease and each place has the [label](crate::Builder::label) of its process, once the store knows it: a moment
+    /// after the process asked for its first lock. It is `None` before that, for clients of other libraries, and if a user
+    /// of the store may not write labels.
+    ///
     /// The result does not contain what this process gave up before the call: the call first waits until the store
     /// has answered those releases, as [`available_permits`](crate::Semaphore::available_permits) does. It contains
     /// a lease that is [cached](crate::Mutex::with_cache).

@@ -136,7 +136,7 @@ pub mod guide;
 pub use lock_core::memory::MemoryBackend;
 pub use lock_core::{
     AnyBackend, Backend, Error, ErrorKind, FencingToken, Holder, Inspection, Instant, Key, Kind,
-    Waiter,
+    Label, Waiter,
 };
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lock_core::{Inspection, Kind};
-use lock_sync::{LossReason, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use lock_core::{InspectBackend, Inspection, Kind, Label};
+use lock_sync::{Locks, LossReason, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{LONG, Pair, Stage, waits};
-use crate::soon;
+use crate::{SOON, eventually_async, soon};
 
 /// The holder that an inspection shows loses the lock, and the waiter of another client gets it.
 pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
@@ -18,7 +18,7 @@ pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
     waits(&mut waiting).await;
     let seen = pair.there.inspect("it").await.unwrap();
     assert_eq!((seen.holding, seen.holders.len()), (1, 1));
-    let holder = seen.holders[0];
+    let holder = &seen.holders[0];
     assert_eq!(holder.kind, Kind::Exclusive);
     // Of several tokens of a lease, the inspection shows the highest.
     assert!(holder.token >= Some(MutexGuard::lease(&guard).fencing_token()), "{holder:?}");
@@ -38,6 +38,31 @@ pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
     drop(next);
     pair.all_free().await;
     assert_eq!(pair.there.force_release("it").await.unwrap(), 0);
+}
+
+/// Each client sees the label of the other one: that of a single lock, or that of its process.
+pub async fn a_holder_is_shown_with_its_label<S: Stage>() {
+    let pair = Pair::<S>::new().await;
+    let label = Label::new("import of May").unwrap();
+    let here = pair.here.mutex("it", ()).unwrap().with_label(label.clone());
+    let there = pair.there.mutex("it", ()).unwrap();
+    let guard = soon(here.lock()).await.unwrap();
+    until_labelled(&pair.there, &label).await;
+    drop(guard);
+    let guard = soon(there.lock()).await.unwrap();
+    until_labelled(&pair.here, &Label::of_process()).await;
+    drop(guard);
+    pair.all_free().await;
+}
+
+/// Waits until the only holder of the lock "it" is shown with this label.
+async fn until_labelled<B: InspectBackend>(locks: &Locks<B>, label: &Label) {
+    let shown = async || {
+        let holders = locks.inspect("it").await.unwrap().holders;
+        assert_eq!(holders.len(), 1);
+        holders[0].label.as_ref() == Some(label)
+    };
+    eventually_async(&format!("the holder is shown as {label}"), SOON, shown).await;
 }
 
 /// Every reader that an inspection shows loses the lock, and the writer that waits gets it.

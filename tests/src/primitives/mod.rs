@@ -239,6 +239,7 @@ macro_rules! primitives {
         $crate::primitives!(@tests inspecting $stage:
             a_forced_release_ends_what_an_inspection_shows,
             a_forced_release_ends_every_reader,
+            a_holder_is_shown_with_its_label,
         );
     };
     (@conversions yes $stage:ty) => {

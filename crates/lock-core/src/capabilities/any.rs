@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -13,8 +14,8 @@ use super::{
     SharedBackend, Stored,
 };
 use crate::{
-    Acquire, AcquireOutcome, Backend, Claim, Clock, Convert, Error, ErrorKind, FencingToken, Key,
-    Mode, Released, Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, ClientMark, Clock, Convert, Error, ErrorKind,
+    FencingToken, Key, Label, Mode, Released, Renew, Renewal, Watch,
 };
 
 /// Any backend, behind one type that has every capability trait.
@@ -194,6 +195,20 @@ macro_rules! forward {
                 Self: 'a,
             {
                 self.$inner.watch(key)
+            }
+
+            fn introduce<'s, 'l, 'a>(
+                &'s self,
+                client: ClientMark,
+                label: &'l Label,
+                keep: Duration,
+            ) -> Answer<'a, Result<(), Error>>
+            where
+                's: 'a,
+                'l: 'a,
+                Self: 'a,
+            {
+                self.$inner.introduce(client, label, keep)
             }
 
             fn clock(&self) -> Clock {

@@ -95,7 +95,7 @@ impl CellBackend for MemoryBackend {
 #[async_trait]
 impl InspectBackend for MemoryBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection> {
-        let look = || self.store.at_known(key, |entry, now, _| entry.inspect(now));
+        let look = || self.store.inspect(key);
         Ok(self.connection.carry(Verb::Inspect, look).await?.unwrap_or_default())
     }
 

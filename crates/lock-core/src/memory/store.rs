@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::channel::mpsc;
 
 use super::connection::{Connection, unreachable};
 use super::entry::Entry;
 use super::fence::{Fence, Ticks};
+use super::labels::Labels;
 use super::node::Node;
 use super::post::Post;
 use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
-use crate::Watch;
 use crate::{
-    Acquire, AcquireOutcome, Claim, Clock, Convert, Error, Hint, Instant, Key, Released, Renew,
-    Renewal,
+    Acquire, AcquireOutcome, Claim, ClientMark, Clock, Convert, Error, Hint, Inspection, Instant,
+    Key, Label, Released, Renew, Renewal, Watch,
 };
 
 /// Below this number of keys the store does not look for idle ones.
@@ -33,6 +34,7 @@ pub(super) struct Store {
 pub(super) struct State {
     entries: HashMap<Key, Entry>,
     pub(super) node: Node,
+    labels: Labels,
     /// A counter above all counters that were thrown away with their entries.
     swept: Fence,
     /// The number of entries at which the store looks for idle ones.
@@ -140,6 +142,17 @@ impl Store {
         answer
     }
 
+    pub(super) fn introduce(&self, client: ClientMark, label: Label, keep: Duration) {
+        self.lock().labels.keep(client, label, keep, Clock::tokio().now());
+    }
+
+    /// The holders and the waiters of a key; `None` if the store knows nothing of the key.
+    pub(super) fn inspect(&self, key: &Key) -> Option<Inspection> {
+        let now = Clock::tokio().now();
+        let State { entries, labels, .. } = &mut *self.lock();
+        entries.get_mut(key).map(|entry| entry.inspect(labels, now))
+    }
+
     pub(super) fn watch(
         self: &Arc<Self>,
         key: &Key,
@@ -195,6 +208,7 @@ impl Store {
         state.entries.values_mut().for_each(|entry| entry.forget(ticks));
         state.swept.forget(ticks);
         state.node.forget();
+        state.labels.clear();
     }
 
     /// Goes on as another run of the server, to which no client is connected any more.

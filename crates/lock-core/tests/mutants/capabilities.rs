@@ -116,6 +116,10 @@ impl InspectBackend for Mutant {
                 inspection.waiters.clear();
                 inspection.waiting = 0;
             }
+            Bug::ShowsTheLabelOfTheHolder => {
+                let label = inspection.holders.first().and_then(|holder| holder.label.clone());
+                inspection.waiters.iter_mut().for_each(|it| it.label.clone_from(&label));
+            }
             Bug::InspectsOnce => {
                 let mut shared = self.shared();
                 return Ok(shared.inspections.entry(key.clone()).or_insert(inspection).clone());

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{FencingToken, Holder, InspectBackend, Inspection, Key, Kind, QuorumNode, Result};
+use lock_core::{
+    ClientMark, FencingToken, Holder, InspectBackend, Inspection, Key, Kind, Label, QuorumNode,
+    Result,
+};
 
 use crate::Redlock;
 use crate::inner::Core;
@@ -43,6 +46,20 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
     }
 }
 
+/// Tells every node the label of a client. A majority has to know it.
+pub(crate) async fn introduce<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    client: ClientMark,
+    label: &Label,
+    keep: Duration,
+) -> Result<()> {
+    let told = from_all(core, "were told a label", |core, node| {
+        let label = label.clone();
+        async move { core.nodes[node].backend.introduce(client, &label, keep).await }
+    });
+    told.await.map(drop)
+}
+
 /// The answers of all nodes that answer in time. Fails if these are no majority.
 async fn from_all<N, T, F>(
     core: &Arc<Core<N>>,
@@ -76,7 +93,7 @@ fn holders(nodes: &[Vec<Holder>], quorum: Quorum) -> Vec<Holder> {
 
 fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
     let of_kind = |holders: &Vec<Holder>| {
-        let mut holders: Vec<_> = holders.iter().filter(|it| it.kind == kind).copied().collect();
+        let mut holders: Vec<_> = holders.iter().filter(|it| it.kind == kind).cloned().collect();
         holders.sort_by_key(|holder| (holder.token, holder.remaining));
         holders
     };
@@ -115,7 +132,8 @@ fn take(
     // A majority has the lease for so long.
     let left = left[seen.len() - quorum.needed()];
     let remaining = (left < Duration::MAX).then_some(left);
-    seen.first().map(|first| Holder::new(first.kind, token, remaining))
+    let label = seen.iter().find_map(|holder| holder.label.clone());
+    seen.first().map(|first| Holder::new(first.kind, token, remaining).labelled(label))
 }
 
 #[cfg(test)]

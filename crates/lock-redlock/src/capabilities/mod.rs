@@ -7,6 +7,8 @@ use lock_core::{Fixed, QuorumNode, SharedBackend};
 
 use crate::Redlock;
 
+pub(crate) use inspect::introduce;
+
 impl<N: QuorumNode + SharedBackend> SharedBackend for Redlock<N> {
     type Conversion = Fixed;
 }

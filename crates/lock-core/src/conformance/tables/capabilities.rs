@@ -180,6 +180,10 @@ macro_rules! __lock_core_inspect_laws {
                 "An inspection shows every live lease and every place in the queue, and nothing else.",
             an_inspection_keeps_secrets:
                 "An inspection shows nothing that proves ownership.",
+            an_inspection_shows_labels:
+                "An inspection shows the label of the client of each lease and of each place.",
+            a_label_ends_with_its_time:
+                "A store shows a label for as long as it was told to keep the label, and no longer.",
             a_forced_release_ends_every_lease:
                 "After a forced release no client holds the key, and renewals say so.",
             a_forced_release_serves_the_queue:
