@@ -16,6 +16,15 @@ use crate::monitor::Monitor;
 const USER: &str = "Tq4ZbN8xWkGm2PfX7s";
 const PASSWORD: &str = "Wj6Rv3Yh9Lc5Kd1Bz8";
 
+/// Tells the label of the client of a claim: this text, without what no label may have.
+async fn tell_label(backend: &RedisBackend, claim: &Claim, text: &[u8]) -> Label {
+    let text = String::from_utf8_lossy(text);
+    let label = Label::new(text.replace(char::is_control, "")).unwrap();
+    let keep = Duration::from_secs(30);
+    backend.introduce(claim.owner.client(), &label, keep).await.unwrap();
+    label
+}
+
 /// Every script, with such a name, such a value and such a prefix.
 async fn run_every_script(backend: &RedisBackend, name: &[u8], value: &[u8]) {
     let (key, ttl) = (Key::new(name).unwrap(), Ttl::new(Duration::from_secs(30)).unwrap());
@@ -24,10 +33,7 @@ async fn run_every_script(backend: &RedisBackend, name: &[u8], value: &[u8]) {
     backend.init().await.unwrap();
     let watch = backend.watch(&key).await.unwrap();
     let (held, next) = (claim(), claim());
-    let text: String =
-        String::from_utf8_lossy(value).chars().filter(|it| !it.is_control()).collect();
-    let label = Label::new(text).unwrap();
-    backend.introduce(held.owner.client(), &label, ttl.duration()).await.unwrap();
+    let label = tell_label(backend, &held, value).await;
     let beside = Claim::exclusive(Key::new("beside").unwrap(), held.owner);
     let grants = backend.try_acquire_all(&[asked(&held), asked(&beside)]).await.unwrap();
     let is_granted = |attempt: &AcquireOutcome| matches!(attempt, AcquireOutcome::Granted(_));

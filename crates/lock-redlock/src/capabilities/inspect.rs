@@ -15,8 +15,8 @@ use crate::quorum::Quorum;
 
 /// Shows the holders that hold the lock on a majority of nodes. There is no queue.
 ///
-/// Nodes name a holder by the token that they gave to it. After a split vote these tokens may differ. Then the order of
-/// the holders tells them apart.
+/// Nodes name a holder by the token that they gave to it. After a split vote these tokens may differ. Then the labels of
+/// the holders tell them apart, and else their order.
 #[async_trait]
 impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
     async fn inspect(&self, key: &Key) -> Result<Inspection> {
@@ -106,6 +106,11 @@ fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
     for token in tokens {
         known.extend(take(&mut nodes, quorum, |other| other.token == token));
     }
+    // Then those of whom a majority knows one label.
+    let labels: Vec<_> = nodes.iter().flatten().filter_map(|holder| holder.label.clone()).collect();
+    for label in labels {
+        known.extend(take(&mut nodes, quorum, |other| other.label.as_ref() == Some(&label)));
+    }
     while let Some(holder) = take(&mut nodes, quorum, |_| true) {
         known.push(holder);
     }
@@ -156,5 +161,16 @@ mod tests {
         // 7 and 8 are one reader: the nodes gave it different tokens.
         assert_eq!(holders(&nodes, quorum), [shared(9, 20), shared(8, 10)]);
         assert_eq!(holders(&nodes[1..], quorum), []);
+    }
+
+    #[test]
+    fn where_tokens_differ_labels_tell_holders_apart() {
+        let of =
+            |token, label: &str| holder(Kind::Shared, token, 9).labelled(Label::new(label).ok());
+        let nodes = [vec![of(1, "a"), of(2, "b")], vec![of(3, "b"), of(4, "a")]];
+        let seen: Vec<_> =
+            holders(&nodes, Quorum::of(2)).into_iter().map(|it| (it.token, it.label)).collect();
+        let expected = [of(4, "a"), of(3, "b")].map(|it| (it.token, it.label));
+        assert_eq!(seen, expected);
     }
 }
