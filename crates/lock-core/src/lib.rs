@@ -63,9 +63,10 @@ pub use backend::Backend;
 pub use backoff::Backoff;
 pub use capabilities::{
     AnyBackend, Ballot, Capabilities, Capability, Cell, CellBackend, Committed, Conversion,
-    ConvertBackend, Convertible, Ending, Fixed, Holder, InspectBackend, Inspection, JointBackend,
-    Kind, LoadedValue, Membership, OwnerTag, PermitBackend, Permits, Quarantine, QuorumNode,
-    Resize, Resized, Server, SharedBackend, Standing, Stored, Terms, Upgradable, Vote, Waiter,
+    ConvertBackend, Convertible, Cursor, Ending, Fixed, Holder, InspectBackend, Inspection,
+    JointBackend, Kind, List, Listed, LoadedValue, Membership, OwnerTag, Page, PermitBackend,
+    Permits, Quarantine, QuorumNode, Resize, Resized, Server, SharedBackend, Standing, Stored,
+    Terms, Upgradable, Vote, Waiter,
 };
 pub use clock::{Clock, Instant};
 pub use error::{Error, ErrorKind, Result};

@@ -24,6 +24,7 @@
 //! the key of a named lock is that lock, with the satellites of the named lock. A [reserved](Layout::check)
 //! key is no lock.
 
+mod listed;
 mod reserved;
 
 use std::fmt;

@@ -11,6 +11,9 @@ use crate::topology::{Fleet, Site};
 use crate::verbs;
 use crate::wire::{Call, Reply};
 
+/// How many labels one request reads.
+const AT_ONCE: usize = 1000;
+
 /// The mark of each holder and of each waiter of an inspection, where they have one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
@@ -39,24 +42,29 @@ pub(crate) async fn keep(
     }
 }
 
-/// Adds the labels that the store knows to an inspection. An inspection without labels is better than none, so a failure
+/// Adds the labels that the store knows to inspections. An inspection without labels is better than none, so a failure
 /// leaves them out.
-pub(crate) async fn add(
+pub(crate) async fn add<'a>(
     (fleet, layout): (&Fleet, &Layout),
-    inspection: &mut Inspection,
-    marks: &Marks,
+    seen: impl IntoIterator<Item = (&'a mut Inspection, &'a Marks)>,
 ) {
-    let mut clients: Vec<ClientMark> =
-        marks.holders.iter().chain(&marks.waiters).copied().flatten().collect();
+    let seen: Vec<_> = seen.into_iter().collect();
+    let marks = seen.iter().flat_map(|(_, marks)| marks.holders.iter().chain(&marks.waiters));
+    let mut clients: Vec<ClientMark> = marks.copied().flatten().collect();
     clients.sort_unstable();
     clients.dedup();
-    let Ok(labels) = load(fleet, layout, &clients).await else { return };
-    let of = |mark: &Option<ClientMark>| labels.get(mark.as_ref()?).cloned();
-    for (holder, mark) in inspection.holders.iter_mut().zip(&marks.holders) {
-        holder.label = of(mark);
+    let mut labels = HashMap::new();
+    for clients in clients.chunks(AT_ONCE) {
+        labels.extend(load(fleet, layout, clients).await.unwrap_or_default());
     }
-    for (waiter, mark) in inspection.waiters.iter_mut().zip(&marks.waiters) {
-        waiter.label = of(mark);
+    let of = |mark: &Option<ClientMark>| labels.get(mark.as_ref()?).cloned();
+    for (inspection, marks) in seen {
+        for (holder, mark) in inspection.holders.iter_mut().zip(&marks.holders) {
+            holder.label = of(mark);
+        }
+        for (waiter, mark) in inspection.waiters.iter_mut().zip(&marks.waiters) {
+            waiter.label = of(mark);
+        }
     }
 }
 

@@ -316,6 +316,7 @@ mod keys;
 mod labels;
 mod leases;
 mod link;
+mod listing;
 mod modes;
 mod options;
 mod scripts;

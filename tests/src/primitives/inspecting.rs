@@ -1,8 +1,10 @@
 //! What an operator can see of a lock, and can do to it.
 
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use lock_core::{InspectBackend, Inspection, Kind, Label};
+use lock_core::{InspectBackend, Inspection, Kind, Label, List, Listed};
 use lock_sync::{Locks, LossReason, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{LONG, Pair, Stage, waits};
@@ -53,6 +55,50 @@ pub async fn a_holder_is_shown_with_its_label<S: Stage>() {
     until_labelled(&pair.here, &Label::of_process()).await;
     drop(guard);
     pair.all_free().await;
+}
+
+/// Each client lists what the other one holds, with labels, and no lock of another prefix.
+pub async fn a_list_shows_the_locks_of_both_clients<S: Stage>() {
+    const LOCKS: usize = 7;
+    let pair = Pair::<S>::new().await;
+    let label = Label::new("import of May").unwrap();
+    let here = pair.here.clone().with_label(label.clone());
+    let mut guards = vec![soon(here.lock("aside/0")).await.unwrap()];
+    let names: Vec<_> = (0..LOCKS).map(|number| format!("*/{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let locks = if number % 2 == 0 { &here } else { &pair.there };
+        guards.push(soon(locks.lock(name.as_str())).await.unwrap());
+    }
+    let read = pair.here.rwlock("*/read", ()).unwrap();
+    let reader = soon(read.read()).await.unwrap();
+    for locks in [&pair.here, &pair.there] {
+        let expected = names.iter().map(String::as_str).chain(["*/read"]).collect::<BTreeSet<_>>();
+        let seen = all_pages(locks, "*/").await;
+        let found: BTreeSet<_> = seen.iter().map(|lock| lock.key.as_bytes()).collect();
+        assert_eq!(found, expected.iter().map(|name| name.as_bytes()).collect());
+        assert!(seen.iter().all(|lock| lock.inspection.holding == 1), "{seen:?}");
+    }
+    let labelled = async || {
+        let seen = all_pages(&pair.there, "*/0").await;
+        seen.iter().all(|lock| lock.inspection.holders[0].label.as_ref() == Some(&label))
+    };
+    eventually_async("the list shows labels", SOON, labelled).await;
+    drop((guards, reader));
+    pair.all_free().await;
+    let empty = async || all_pages(&pair.here, "").await.is_empty();
+    eventually_async("no lock is listed", SOON, empty).await;
+}
+
+/// The locks of all pages of a list, with small pages.
+async fn all_pages<B: InspectBackend>(locks: &Locks<B>, prefix: &str) -> Vec<Listed> {
+    let mut list = List::of(prefix).pages_of(NonZeroU32::new(3).unwrap());
+    let mut seen = Vec::new();
+    loop {
+        let page = locks.list(&list).await.unwrap();
+        seen.extend(page.locks);
+        let Some(next) = page.next else { return seen };
+        list = list.from(next);
+    }
 }
 
 /// Waits until the only holder of the lock "it" is shown with this label.

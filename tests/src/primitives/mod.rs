@@ -240,6 +240,7 @@ macro_rules! primitives {
             a_forced_release_ends_what_an_inspection_shows,
             a_forced_release_ends_every_reader,
             a_holder_is_shown_with_its_label,
+            a_list_shows_the_locks_of_both_clients,
         );
     };
     (@conversions yes $stage:ty) => {

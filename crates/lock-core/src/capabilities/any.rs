@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::{
     Capabilities, Capability, Cell, CellBackend, Committed, ConvertBackend, Convertible,
-    InspectBackend, Inspection, JointBackend, PermitBackend, Permits, Resize, Resized,
+    InspectBackend, Inspection, JointBackend, List, Page, PermitBackend, Permits, Resize, Resized,
     SharedBackend, Stored,
 };
 use crate::{
@@ -305,6 +305,10 @@ impl CellBackend for AnyBackend {
 impl InspectBackend for AnyBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
         self.inspector()?.inspect(key).await
+    }
+
+    async fn list(&self, list: &List) -> Result<Page, Error> {
+        self.inspector()?.list(list).await
     }
 
     async fn force_release(&self, key: &Key) -> Result<u64, Error> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Backend, Error, FencingToken, Key, Label};
+use super::{List, Page};
+use crate::{Backend, Error, ErrorKind, FencingToken, Key, Label};
 
 /// A store that can list the holders and the waiters of a lock, and can be made to end its leases.
 ///
@@ -20,6 +21,12 @@ use crate::{Backend, Error, FencingToken, Key, Label};
 ///   report them lost (`a_forced_release_ends_every_lease`). It MUST serve the queue
 ///   (`a_forced_release_serves_the_queue`). The tokens of the key MUST go on increasing
 ///   (`tokens_increase_after_a_forced_release`).
+/// - The pages of a list, taken together, MUST show every lock of its prefix that is held or waited for from before
+///   the first page until after the last one, with its holders and its waiters, and no lock of another prefix
+///   (`a_list_shows_each_lock_of_its_prefix`). No character of a prefix is special. A page MUST be bounded, and the
+///   list MUST have an end, whatever locks come and go (`a_list_comes_in_pages`). A lock MAY be on several pages, and
+///   a page MAY show locks that are free by now. A store MAY refuse to list, as
+///   [`ErrorKind::Unsupported`](crate::ErrorKind).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot list the holders of its locks",
     label = "this needs a backend that can be inspected",
@@ -37,6 +44,22 @@ pub trait InspectBackend: Backend {
     ///
     /// Dropping the future has no effect.
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error>;
+
+    /// One page of the locks that are held or waited for: see [`List`].
+    ///
+    /// The default implementation refuses.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if the store cannot list its locks; [`ErrorKind::InvalidConfig`] for a cursor of
+    /// another store; otherwise any error of the store or of the connection to it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    async fn list(&self, _list: &List) -> Result<Page, Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot list its locks"))
+    }
 
     /// Ends every lease on a key, of any owner. Returns how many there were.
     ///
@@ -242,6 +265,10 @@ macro_rules! forward {
         impl<B: InspectBackend + ?Sized> InspectBackend for $pointer<B> {
             async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
                 (**self).inspect(key).await
+            }
+
+            async fn list(&self, list: &List) -> Result<Page, Error> {
+                (**self).list(list).await
             }
 
             async fn force_release(&self, key: &Key) -> Result<u64, Error> {

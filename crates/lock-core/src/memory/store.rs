@@ -16,8 +16,8 @@ use super::post::Post;
 use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
 use crate::{
-    Acquire, AcquireOutcome, Claim, ClientMark, Clock, Convert, Error, Hint, Inspection, Instant,
-    Key, Label, Released, Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Claim, ClientMark, Clock, Convert, Cursor, Error, Hint, Inspection,
+    Instant, Key, Label, List, Listed, Page, Released, Renew, Renewal, Watch,
 };
 
 /// Below this number of keys the store does not look for idle ones.
@@ -151,6 +151,26 @@ impl Store {
         let now = Clock::tokio().now();
         let State { entries, labels, .. } = &mut *self.lock();
         entries.get_mut(key).map(|entry| entry.inspect(labels, now))
+    }
+
+    /// One page of the locks that are held or waited for, in the order of their keys.
+    pub(super) fn list(&self, list: &List) -> Page {
+        let now = Clock::tokio().now();
+        let State { entries, labels, .. } = &mut *self.lock();
+        let after = list.from.as_ref().map(Cursor::as_bytes);
+        let is_next = |key: &&Key| list.has(key) && after.is_none_or(|it| key.as_bytes() > it);
+        let mut keys: Vec<Key> = entries.keys().filter(is_next).cloned().collect();
+        keys.sort_unstable();
+        let most = usize::try_from(list.most.get()).unwrap_or(usize::MAX);
+        let is_last = keys.len() <= most;
+        keys.truncate(most);
+        let next = keys.last().filter(|_| !is_last).map(|key| Cursor::new(key.as_bytes()));
+        let locks = keys.into_iter().filter_map(|key| {
+            let inspection = entries.get_mut(&key)?.inspect(labels, now);
+            let is_used = inspection.holding + inspection.waiting > 0;
+            is_used.then(|| Listed::new(key, inspection))
+        });
+        Page::new(locks.collect(), next)
     }
 
     pub(super) fn watch(

@@ -181,6 +181,10 @@ pub(crate) enum Bug {
     ForgetsLabels,
     ShowsTheLabelOfTheHolder,
     KeepsLabels,
+    ListsEveryPrefix,
+    ListsHoldersAlone,
+    ListsOnePage,
+    ListsAllAtOnce,
     ForcesOneLease,
     ForcesWithoutServing,
 

@@ -1,11 +1,13 @@
 //! Bugs of the other capabilities.
 
+use std::num::NonZeroU32;
+
 use async_trait::async_trait;
 use lock_core::{
     AcquireOutcome, Convert, ConvertBackend, Convertible, JointBackend, Key, Released,
 };
 use lock_core::{Backend, Cell, CellBackend, Claim, Committed, FencingToken, InspectBackend};
-use lock_core::{Inspection, Result, SharedBackend, Stored};
+use lock_core::{Inspection, List, Page, Result, SharedBackend, Stored};
 
 use crate::bug::Bug;
 use crate::line::put_back;
@@ -137,6 +139,27 @@ impl InspectBackend for Mutant {
             _ => {}
         }
         Ok(inspection)
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        let mut list = list.clone();
+        match self.bug {
+            Bug::ListsEveryPrefix => list.prefix.clear(),
+            Bug::ListsAllAtOnce => list.most = NonZeroU32::MAX,
+            _ => {}
+        }
+        let mut page = self.store.list(&list).await?;
+        match self.bug {
+            Bug::ListsOnePage => page.next = None,
+            Bug::ListsHoldersAlone => {
+                for lock in &mut page.locks {
+                    lock.inspection.waiters.clear();
+                    lock.inspection.waiting = 0;
+                }
+            }
+            _ => {}
+        }
+        Ok(page)
     }
 
     async fn force_release(&self, key: &Key) -> Result<u64> {

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt};
 use lock_core::{
-    ClientMark, Error, FencingToken, Holder, InspectBackend, Inspection, Key, Kind, Waiter,
+    ClientMark, Error, ErrorKind, FencingToken, Holder, InspectBackend, Inspection, Key, Kind,
+    List, Listed, Page, Waiter,
 };
 
 use crate::hub::number;
 use crate::labels::{self, Marks};
+use crate::listing;
 use crate::scripts::{FORCE_RELEASE, INSPECT};
 use crate::wire::Reply;
 use crate::{RedisBackend, verbs};
@@ -19,12 +22,41 @@ use crate::{RedisBackend, verbs};
 #[async_trait]
 impl InspectBackend for RedisBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
-        let names = self.layout().names(key)?;
-        let reply = self.run(&names, || verbs::on_keys(&INSPECT, &names, None, 0)).await?.reply;
-        let (mut inspection, marks) =
-            inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))?;
-        labels::add((self.fleet(), self.layout()), &mut inspection, &marks).await;
+        let (mut inspection, marks) = look(self, key).await?;
+        labels::add((self.fleet(), self.layout()), [(&mut inspection, &marks)]).await;
         Ok(inspection)
+    }
+
+    /// Walks through the keys of each primary with `SCAN`, and inspects the locks that it finds. All pages together look at
+    /// every key of the database, whatever the prefix. One page looks at as many keys as it may list locks, and at a
+    /// thousand at most. An inspection of each lock that the page finds follows, 32 of them at once.
+    ///
+    /// The user needs the right to [`SCAN`](crate#what-the-server-must-allow). A lock on an [exact key](Key::raw) is found
+    /// by its state, so one that only clients of other libraries have held is not listed.
+    ///
+    /// If the primaries change between two pages, the cursor is invalid. If a server restarts with its data between two
+    /// pages, or slots move between primaries, the list may miss locks.
+    async fn list(&self, list: &List) -> Result<Page, Error> {
+        let (keys, next) = listing::step(self.fleet(), self.layout(), list).await?;
+        let looks = stream::iter(keys).map(async |key| {
+            let seen = look(self, &key).await;
+            (key, seen)
+        });
+        let mut found: Vec<(Key, (Inspection, Marks))> = Vec::new();
+        let mut looks = std::pin::pin!(looks.buffer_unordered(AT_ONCE));
+        while let Some((key, seen)) = looks.next().await {
+            match seen {
+                Ok(seen) => found.push((key, seen)),
+                // One key of an alien kind hides no other lock.
+                Err(error) if error.kind() == ErrorKind::ForeignKey => {}
+                Err(error) => return Err(error),
+            }
+        }
+        found.retain(|(_, (seen, _))| seen.holding + seen.waiting > 0);
+        let seen = found.iter_mut().map(|(_, (inspection, marks))| (inspection, &*marks));
+        labels::add((self.fleet(), self.layout()), seen).await;
+        let locks = found.into_iter().map(|(key, (inspection, _))| Listed::new(key, inspection));
+        Ok(Page::new(locks.collect(), next))
     }
 
     /// Deletes the key of the lock, if it holds a text.
@@ -44,6 +76,16 @@ impl InspectBackend for RedisBackend {
             _ => Err(verbs::unintelligible("release by force")),
         }
     }
+}
+
+/// How many locks of a list are inspected at once.
+const AT_ONCE: usize = 32;
+
+/// The holders and the waiters of a key, without their labels.
+async fn look(backend: &RedisBackend, key: &Key) -> Result<(Inspection, Marks), Error> {
+    let names = backend.layout().names(key)?;
+    let reply = backend.run(&names, || verbs::on_keys(&INSPECT, &names, None, 0)).await?.reply;
+    inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
 }
 
 /// Reads the holders, their number, the waiting claims, and their number.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use lock_core::{
-    ClientMark, FencingToken, Holder, InspectBackend, Inspection, Key, Kind, Label, QuorumNode,
-    Result,
+    ClientMark, Error, FencingToken, Holder, InspectBackend, Inspection, Key, Kind, Label, List,
+    Listed, Page, QuorumNode, Result,
 };
 
+use super::listing;
 use crate::Redlock;
 use crate::inner::Core;
 use crate::quorum::Quorum;
@@ -33,6 +35,19 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         Ok(Inspection::new((holders, holding), (Vec::new(), 0)))
     }
 
+    /// Walks through the locks of so many nodes that every majority has one of them, one node after the other, and inspects
+    /// each lock by majority. So a lock may be on several pages. Nodes that fail are passed over, as long as enough are left.
+    async fn list(&self, list: &List) -> Result<Page> {
+        let (keys, next) = listing::step(self.core(), list).await?;
+        let looks = stream::iter(keys).map(async |key| {
+            let inspection = self.inspect(&key).await?;
+            let listed = (inspection.holding > 0).then(|| Listed::new(key, inspection));
+            Ok::<_, Error>(listed)
+        });
+        let locks: Vec<_> = looks.buffer_unordered(AT_ONCE).try_collect().await?;
+        Ok(Page::new(locks.into_iter().flatten().collect(), next))
+    }
+
     async fn force_release(&self, key: &Key) -> Result<u64> {
         let core = self.core();
         let mut ended = from_all(core, "released it", |core, node| {
@@ -45,6 +60,9 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         Ok(ended.get(core.quorum.needed() - 1).copied().unwrap_or(0))
     }
 }
+
+/// How many locks of a list are inspected at once.
+const AT_ONCE: usize = 32;
 
 /// Tells every node the label of a client. A majority has to know it.
 pub(crate) async fn introduce<N: QuorumNode>(

@@ -2,6 +2,7 @@
 
 mod cell;
 mod inspect;
+mod listing;
 
 use lock_core::{Fixed, QuorumNode, SharedBackend};
 

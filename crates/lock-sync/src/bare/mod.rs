@@ -14,6 +14,7 @@ use lock_core::{Error, Key, Mode, OwnerToken};
 use crate::engine::{Asks, Entry, Home, Manner, Shared};
 use crate::handoff::Handoff;
 
+pub(crate) use asking::ask;
 pub(crate) use limit::{Bell, Limit, alarm, unanswered};
 pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;

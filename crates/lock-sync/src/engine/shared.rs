@@ -155,6 +155,11 @@ impl<E: Keyed> Shared<E> {
         }
     }
 
+    /// What every name begins with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
     /// How long `lock` waits by default.
     pub(crate) fn default_wait(&self) -> Wait {
         self.wait_limit.map_or(Wait::Forever, Wait::AtMost)

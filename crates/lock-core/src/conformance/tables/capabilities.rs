@@ -191,6 +191,12 @@ macro_rules! __lock_core_inspect_laws {
             tokens_increase_after_a_forced_release:
                 "Tokens increase after a forced release, too.",
         }
+        listing {
+            a_list_shows_each_lock_of_its_prefix:
+                "A list shows each lock of its prefix with its holders and waiters, and no other lock.",
+            a_list_comes_in_pages:
+                "A list comes in bounded pages and has an end, whatever locks come and go.",
+        }
     } };
 }
 
