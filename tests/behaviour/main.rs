@@ -21,6 +21,7 @@ mod fairness;
 mod foreign_values;
 mod idle;
 mod interop;
+mod labels;
 mod load;
 mod lost_at_once;
 mod names;

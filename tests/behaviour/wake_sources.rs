@@ -12,8 +12,8 @@ const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
 /// Scripts over one wait, whatever its length. The waiter asks, starts to listen, asks again, and once more after
 /// the hint. The holder starts to listen, says so when it renews, and releases. A script that the server has not
-/// loaded costs one more.
-const AT_MOST: u64 = 8;
+/// loaded costs one more. Each of the two clients also tells the server its label, with such a script.
+const AT_MOST: u64 = 12;
 
 /// The requests of a waiter that polls, in the time of one test.
 const POLLING: u64 = 50;

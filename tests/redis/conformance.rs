@@ -13,7 +13,7 @@ use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 use lock_tests::{Proxy, in_all_setups};
 use tokio::runtime;
 
-use crate::rights::{give_least, give_least_of_a_node};
+use crate::rights::{give_least_of_a_node, give_least_to_list};
 use crate::support::{Server, cut_off, proxy_before};
 
 /// A server, and for each client a proxy of its own that can be cut.
@@ -157,7 +157,7 @@ static SERVERS: [Setup; 4] = [
         OneServer::new(|it| it.release_messages(false).notifications(Notifications::Enable))
     })
     .on_many_threads(),
-    Setup::new("least rights", || OneServer::with_rights(give_least)),
+    Setup::new("least rights", || OneServer::with_rights(give_least_to_list)),
     Setup::new("tracking alone", || {
         OneServer::new(|it| {
             it.tracking(true).release_messages(false).notifications(Notifications::Off)

@@ -68,7 +68,7 @@ async fn a_lock_of_another_library_is_seen_and_ended() {
     let mut waiter = Waiter::queue(&other, claim("a")).await;
     let seen = one.inspect(&claim("a").key).await.unwrap();
     assert_eq!((seen.holding, seen.waiting), (1, 1));
-    let holder = seen.holders[0];
+    let holder = &seen.holders[0];
     assert_eq!((holder.kind, holder.token, holder.remaining), (Kind::Exclusive, None, None));
     assert_eq!(one.force_release(&claim("a").key).await.unwrap(), 1);
     waiter.told().await.expect("enough of the lease is known");

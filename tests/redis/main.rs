@@ -16,6 +16,7 @@ mod gap;
 mod inspections;
 mod interop;
 mod joint;
+mod listing;
 mod loading;
 mod logins;
 mod lost_data;

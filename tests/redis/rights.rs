@@ -32,7 +32,12 @@ pub(crate) fn give_least(server: &Server) {
     give(server, LEAST);
 }
 
-/// As above, for a server that is a node of a quorum.
+/// As above, with the right to list locks.
+pub(crate) fn give_least_to_list(server: &Server) {
+    give(server, &format!("{LEAST} +scan"));
+}
+
+/// As [`give_least`], for a server that is a node of a quorum.
 pub(crate) fn give_least_of_a_node(server: &Server) {
     give(server, &of_a_node());
 }

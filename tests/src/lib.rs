@@ -64,3 +64,6 @@ pub use server::{CommandStats, DataCopy, RedisServer, RedisServerBuilder};
 pub use setups::in_all_setups;
 pub use wait::{SOON, eventually, eventually_async, soon};
 pub use worker::{Event, Worker, WorkerBuilder};
+
+/// A part of the key of each label of a client, and of no key of a lock.
+pub const LABELS: &str = "{%label}:";

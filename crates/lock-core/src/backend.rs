@@ -1,13 +1,13 @@
 //! The trait that stores implement.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::Watch;
 use crate::{
-    Acquire, AcquireOutcome, Capabilities, Capability, Claim, Clock, Error, Key, Released, Renew,
-    Renewal,
+    Acquire, AcquireOutcome, Capabilities, Capability, Claim, ClientMark, Clock, Error, ErrorKind,
+    Key, Label, Released, Renew, Renewal, Watch,
 };
 
 /// A store that can carry leases: four verbs, and the clock that dates them.
@@ -260,6 +260,29 @@ pub trait Backend: Send + Sync + 'static {
     /// Dropping the future leaves nothing behind.
     async fn watch(&self, key: &Key) -> Result<Watch, Error>;
 
+    /// Tells the store by which label people know a client. The store keeps the label for so long, and
+    /// [inspections](crate::InspectBackend) show it beside the leases and the places of that client.
+    ///
+    /// A client repeats this before the time is over. No verb depends on it, and a label that is missing is no fault:
+    /// then inspections show none. The default implementation keeps no labels.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) if the store keeps no labels; otherwise any error of the store or of
+    /// the connection to it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the store has the label. Repeating is harmless.
+    async fn introduce(
+        &self,
+        _client: ClientMark,
+        _label: &Label,
+        _keep: Duration,
+    ) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unsupported, "this backend keeps no labels"))
+    }
+
     /// The clock on which this backend dates its leases.
     fn clock(&self) -> Clock;
 
@@ -320,6 +343,15 @@ macro_rules! forward {
 
             async fn watch(&self, key: &Key) -> Result<Watch, Error> {
                 (**self).watch(key).await
+            }
+
+            async fn introduce(
+                &self,
+                client: ClientMark,
+                label: &Label,
+                keep: Duration,
+            ) -> Result<(), Error> {
+                (**self).introduce(client, label, keep).await
             }
 
             fn clock(&self) -> Clock {

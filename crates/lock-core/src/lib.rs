@@ -44,6 +44,7 @@ mod clock;
 mod error;
 mod fencing;
 mod key;
+mod label;
 mod mode;
 mod outcome;
 mod owner;
@@ -62,14 +63,16 @@ pub use backend::Backend;
 pub use backoff::Backoff;
 pub use capabilities::{
     AnyBackend, Ballot, Capabilities, Capability, Cell, CellBackend, Committed, Conversion,
-    ConvertBackend, Convertible, Ending, Fixed, Holder, InspectBackend, Inspection, JointBackend,
-    Kind, LoadedValue, Membership, OwnerTag, PermitBackend, Permits, Quarantine, QuorumNode,
-    Resize, Resized, Server, SharedBackend, Standing, Stored, Terms, Upgradable, Vote, Waiter,
+    ConvertBackend, Convertible, Cursor, Ending, Fixed, Holder, InspectBackend, Inspection,
+    JointBackend, Kind, List, Listed, LoadedValue, Membership, OwnerTag, Page, PermitBackend,
+    Permits, Quarantine, QuorumNode, Resize, Resized, Server, SharedBackend, Standing, Stored,
+    Terms, Upgradable, Vote, Waiter,
 };
 pub use clock::{Clock, Instant};
 pub use error::{Error, ErrorKind, Result};
 pub use fencing::{FencingToken, TokenRange};
 pub use key::Key;
+pub use label::{ClientMark, Label};
 pub use mode::Mode;
 pub use outcome::{AcquireOutcome, Contention, Grant, Released, Renewal};
 pub use owner::OwnerToken;

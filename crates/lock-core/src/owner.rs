@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, ErrorKind};
+use crate::{ClientMark, Error, ErrorKind};
 
 /// The secret that proves ownership of one lease: 128 bits from the operating system.
 ///
@@ -11,10 +11,20 @@ use crate::{Error, ErrorKind};
 /// token and so learns the outcome.
 ///
 /// The [example](crate::Claim#examples) of a claim shows it.
+///
+/// # What is secret
+///
+/// The last 40 bits may be the [mark](ClientMark) of the client, which other clients see, and the first 32 bits are the
+/// [tag](Self::tag), which rivals in a quorum see. The 56 bits between the two are random, and differ from attempt to
+/// attempt. A client that knows all else would have to guess them, with a request for each guess, while the lease
+/// lives. Without a quorum 88 bits are secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct OwnerToken([u8; 32]);
+pub struct OwnerToken([u8; Self::DIGITS]);
 
 impl OwnerToken {
+    /// The number of hexadecimal digits of a token.
+    pub(crate) const DIGITS: usize = 32;
+
     /// Draws a token.
     ///
     /// # Errors
@@ -37,6 +47,30 @@ impl OwnerToken {
             pair[1] = DIGITS[usize::from(byte & 15)];
         }
         Self(hex)
+    }
+
+    /// This token, with the mark of the client that draws it in place of its last 40 bits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{ClientMark, OwnerToken};
+    ///
+    /// let me = ClientMark::generate()?;
+    /// assert_eq!(OwnerToken::generate()?.of_client(me).client(), me);
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn of_client(mut self, client: ClientMark) -> Self {
+        self.0[Self::DIGITS - ClientMark::DIGITS..].copy_from_slice(client.digits());
+        self
+    }
+
+    /// The mark of the client that drew this token. Of a client without a mark, these are random bits.
+    pub fn client(&self) -> ClientMark {
+        let mut digits = [b'0'; ClientMark::DIGITS];
+        digits.copy_from_slice(&self.0[Self::DIGITS - ClientMark::DIGITS..]);
+        ClientMark::of_token(digits)
     }
 
     /// The secret as 32 hexadecimal digits, as it is stored. Never log it.

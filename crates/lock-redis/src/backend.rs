@@ -7,13 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::join_all;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Capabilities, Claim, Clock, Convert, ConvertBackend, Error,
-    ErrorKind, Key, Released, Renew, Renewal, Ttl, Watch,
+    Acquire, AcquireOutcome, Backend, Capabilities, Claim, ClientMark, Clock, Convert,
+    ConvertBackend, Error, ErrorKind, Key, Label, Released, Renew, Renewal, Ttl, Watch,
 };
 
 use crate::commit::Wish;
 use crate::hub::Listening;
 use crate::keys::{Layout, Names};
+use crate::labels;
 use crate::leases::Ended;
 use crate::link::Answer;
 use crate::together;
@@ -361,6 +362,15 @@ impl Backend for RedisBackend {
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
         topology::watch(&self.0.fleet, &self.0.layout, key).await
+    }
+
+    async fn introduce(
+        &self,
+        client: ClientMark,
+        label: &Label,
+        keep: Duration,
+    ) -> Result<(), Error> {
+        labels::keep((self.fleet(), self.layout()), client, label, keep).await
     }
 
     fn clock(&self) -> Clock {

@@ -12,6 +12,7 @@
 //! lock:{orders/42}:released@0    the channel on which releases and new values are told, in database 0
 //! lock:inbox:0123456789abcdef…   the channel of one client, on which it is told of its grants
 //! lock:node@0                    the server's record of its standing, in database 0
+//! lock:{%label}:0123456789       the label of a client
 //! lock:data@0                    the record by which a server that lost its data is known, in database 0
 //! ```
 //!
@@ -23,11 +24,12 @@
 //! the key of a named lock is that lock, with the satellites of the named lock. A [reserved](Layout::check)
 //! key is no lock.
 
+mod listed;
 mod reserved;
 
 use std::fmt;
 
-use lock_core::{Error, ErrorKind, Key};
+use lock_core::{ClientMark, Error, ErrorKind, Key};
 
 use crate::slot;
 
@@ -36,6 +38,8 @@ const SATELLITES: [&[u8]; 5] = [b":state", b":queue", b":places", b":holders", b
 /// The encoding of the empty name. No other name has this encoding: the two characters after `%` are no
 /// digits.
 const EMPTY: &[u8] = b"%empty";
+/// How the keys of labels begin, after the prefix.
+const LABELS: &[u8] = b"{%label}:";
 const MAX_PREFIX: usize = 256;
 
 /// How the state of a lock is kept.
@@ -141,6 +145,12 @@ impl Layout {
     /// The key of the record by which a server that lost its data is known. As that of the standing, it is no lock.
     pub(crate) fn data(&self) -> &[u8] {
         &self.data
+    }
+
+    /// The key of the label of a client. No encoded name equals the tag in its braces, so no lock has this key; and
+    /// all labels are in one slot, so that one request reads many.
+    pub(crate) fn label(&self, client: ClientMark) -> Vec<u8> {
+        [&*self.prefix, LABELS, client.digits()].concat()
     }
 
     /// The places that belong to a lock.
@@ -388,6 +398,19 @@ mod tests {
     fn an_inbox_is_under_the_prefix() {
         let inbox = layout().inbox([0xAB; 8]);
         assert_eq!(inbox, b"lock:inbox:abababababababab");
+    }
+
+    #[test]
+    fn labels_are_under_the_prefix_and_beside_no_lock() {
+        let label = layout().label(ClientMark::of_digits(b"0123456789").unwrap());
+        assert_eq!(label, b"lock:{%label}:0123456789");
+        assert_eq!(
+            layout().names(&Key::raw(&label).unwrap()).unwrap_err().kind(),
+            ErrorKind::InvalidKey
+        );
+        let beside = places(&layout(), &Key::raw("lock:{%label}").unwrap());
+        assert!(!beside.contains(&label));
+        assert!(!text(Key::new("%label").unwrap()).iter().any(|place| place.contains("{%label}")));
     }
 
     #[test]

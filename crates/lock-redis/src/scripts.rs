@@ -246,6 +246,10 @@ pub(crate) static INSPECT: LazyLock<Script> = full!(
     "line.lua",
     "inspect_on.lua"
 );
+/// One step of a walk through the keys of a server.
+pub(crate) static LIST: LazyLock<Script> = full!("list.lua");
+pub(crate) static INTRODUCE: LazyLock<Script> = full!("introduce.lua");
+pub(crate) static LABELS: LazyLock<Script> = full!("labels.lua");
 pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
     "keys.lua",
     "force.lua",
@@ -358,7 +362,7 @@ pub(crate) fn usual(terms: bool) -> impl Iterator<Item = &'static Script> {
 
 /// Every script, where grants name their `terms` or do not.
 pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
-    let others: [&'static Script; 22] = [
+    let others: [&'static Script; 25] = [
         &ACQUIRE,
         &ACQUIRE_WITH_VALUE,
         &VALUE_RELEASE,
@@ -370,6 +374,9 @@ pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
         &PERMITS,
         &FORGET,
         &INSPECT,
+        &LIST,
+        &INTRODUCE,
+        &LABELS,
         &FORCE_RELEASE,
         &STORE,
         &LOAD,

@@ -2,17 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Key, Mode, QuorumNode,
+    Acquire, AcquireOutcome, Backend, Claim, ClientMark, Clock, Error, ErrorKind, Key, Label, Mode,
+    QuorumNode, Released, Renew, Renewal, Ttl, Watch,
 };
-use lock_core::{Released, Renew, Renewal, Ttl, Watch};
 
 use crate::background::Open;
 use crate::inner::Core;
 use crate::{Builder, NodeStatus};
-use crate::{acquire, release, renew, replace, status, watching};
+use crate::{acquire, capabilities, release, renew, replace, status, watching};
 
 /// Several independent stores as one: the client with the votes of a majority holds a lock.
 ///
@@ -234,6 +235,15 @@ impl<N: QuorumNode> Backend for Redlock<N> {
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
         watching::watch(&self.core, key).await
+    }
+
+    async fn introduce(
+        &self,
+        client: ClientMark,
+        label: &Label,
+        keep: Duration,
+    ) -> Result<(), Error> {
+        capabilities::introduce(&self.core, client, label, keep).await
     }
 
     fn clock(&self) -> Clock {

@@ -1,7 +1,8 @@
 //! Inspection and forced release, for operators.
 
-use lock_core::{Error, InspectBackend, Inspection, Key};
+use lock_core::{Error, InspectBackend, Inspection, Key, List, Page};
 
+use crate::bare::ask;
 use crate::locks::Locks;
 
 impl<B: ?Sized> Locks<B> {
@@ -9,6 +10,10 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// The result lists leases and places in the queue, not guards and tasks. The tasks of one process that hold a
     /// lock together have one lease, and all tasks of one process that wait have one place.
+    ///
+    /// Each lease and each place has the [label](crate::Builder::label) of its process, once the store knows it: a moment
+    /// after the process asked for its first lock. It is `None` before that, for clients of other libraries, and if a user
+    /// of the store may not write labels.
     ///
     /// The result does not contain what this process gave up before the call: the call first waits until the store
     /// has answered those releases, as [`available_permits`](crate::Semaphore::available_permits) does. It contains
@@ -48,6 +53,78 @@ impl<B: ?Sized> Locks<B> {
     {
         let lock = self.bare_lock(name)?;
         lock.ask_about(self.backend.inspect(lock.key())).await
+    }
+
+    /// One page of the locks that are held or waited for, with their holders and their waiters.
+    ///
+    /// A text is the prefix of the names, byte by byte, and asks for the first page. No character of it is special. A
+    /// [`List`] asks for a further page, for larger pages, or for [exact keys](Key::raw). The
+    /// [prefix](crate::Builder::prefix) of this handle comes before every name, and the page leaves it out.
+    ///
+    /// # What a list promises
+    ///
+    /// All pages together show each lock that is held or waited for from before the first page until after the last one. A
+    /// lock that comes or goes meanwhile may be there or not, and a lock may be on several pages. A page may be empty
+    /// although more pages follow. Each lock is shown as the store saw it at the time of its page.
+    ///
+    /// A list costs the locks nothing: there is no index. So the store walks through all its keys, a few for each page,
+    /// however few of them have the prefix. Unlike [`inspect`](Self::inspect), a list does not wait for releases of this
+    /// process.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::Unsupported`](lock_core::ErrorKind::Unsupported) if the store cannot list its locks;
+    /// - [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) if the user of the store may not;
+    /// - [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) for a cursor of another store, or of a
+    ///   deployment whose servers have changed since. Begin with the first page again;
+    /// - any other error of the store or of the connection to it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use lock_core::memory::MemoryBackend;
+    /// use lock_sync::List;
+    /// # use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = Locks::new(MemoryBackend::new());
+    /// let _guard = locks.lock("orders/42").await?;
+    ///
+    /// let mut list = List::of("orders/");
+    /// let mut seen = 0;
+    /// loop {
+    ///     let page = locks.list(&list).await?;
+    ///     for lock in &page.locks {
+    ///         // For example `orders/42: held by billing@web-3:71 (exclusive, token 7, 8.2s left)`.
+    ///         println!("{lock}");
+    ///         seen += 1;
+    ///     }
+    ///     let Some(next) = page.next else { break };
+    ///     list = list.from(next);
+    /// }
+    /// assert_eq!(seen, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn list(&self, list: impl Into<List>) -> Result<Page, Error>
+    where
+        B: InspectBackend,
+    {
+        let mut list = list.into();
+        let prefix = if list.raw { &[] } else { self.shared.prefix() };
+        list.prefix.splice(..0, prefix.iter().copied());
+        let mut page = ask(&self.shared, self.shared.home, self.backend.list(&list)).await?;
+        if !prefix.is_empty() {
+            for lock in &mut page.locks {
+                let name = lock.key.as_bytes().strip_prefix(prefix);
+                lock.key = Key::new(name.unwrap_or(lock.key.as_bytes()))?;
+            }
+        }
+        Ok(page)
     }
 
     /// Ends every lease on the lock with this name, of any owner and of any kind. Returns the number of leases.

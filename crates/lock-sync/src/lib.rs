@@ -135,8 +135,8 @@ pub mod guide;
 #[cfg(feature = "memory")]
 pub use lock_core::memory::MemoryBackend;
 pub use lock_core::{
-    AnyBackend, Backend, Error, ErrorKind, FencingToken, Holder, Inspection, Instant, Key, Kind,
-    Waiter,
+    AnyBackend, Backend, Cursor, Error, ErrorKind, FencingToken, Holder, Inspection, Instant, Key,
+    Kind, Label, List, Listed, Page, Waiter,
 };
 
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};

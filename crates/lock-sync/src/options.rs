@@ -1,6 +1,7 @@
 //! The options of a single lock, and of all locks that one handle makes.
 
-/// Adds the options to a type. The expression applies a change to the policy of its locks.
+/// Adds the options to a type. The expression applies a change to the policy of its locks. A change also takes the labels
+/// of their handle.
 ///
 /// `$of` completes the first sentence of each option, and `$make` is an expression that makes such a value of `locks`.
 /// `$sized` is a bound on the data, for locks that may be unsized. With `leases`, the type gets the options that make
@@ -13,8 +14,8 @@ macro_rules! options {
         /// # Locks of one name with other options
         ///
         /// Handles with one name and different options of this kind (`with_ttl`, `with_max_hold`, `with_renewal`,
-        /// `with_outage_limit`) exclude one another as the locks of two processes do: each has a line and a lease of
-        /// its own. Set these options where the app makes the lock, once.
+        /// `with_outage_limit`, `with_label`) exclude one another as the locks of two processes do: each has a line and a
+        /// lease of its own. Set these options where the app makes the lock, once.
         ///
         /// # Examples
         ///
@@ -33,7 +34,7 @@ macro_rules! options {
         pub fn with_ttl(mut self, ttl: lock_core::Ttl) -> Self
         $(where $T: $bound)?
         {
-            let $change = |policy: &mut crate::bare::Policy| policy.ttl = ttl;
+            let $change = |policy: &mut crate::bare::Policy, _: &crate::bare::Labels| policy.ttl = ttl;
             let $this = &mut self;
             $apply;
             self
@@ -62,7 +63,38 @@ macro_rules! options {
         pub fn with_outage_limit(mut self, limit: std::time::Duration) -> Self
         $(where $T: $bound)?
         {
-            let $change = |policy: &mut crate::bare::Policy| policy.outage_limit = Some(limit);
+            let $change = |policy: &mut crate::bare::Policy, _: &crate::bare::Labels| policy.outage_limit = Some(limit);
+            let $this = &mut self;
+            $apply;
+            self
+        }
+
+        #[doc = concat!("Sets the label by which people know the holders and the waiters ", $of, ", in place of the")]
+        /// [`label`](crate::Builder::label) of the [`Builder`](crate::Builder). An
+        /// [inspection](crate::Locks::inspect) shows it.
+        ///
+        /// The driver tells the store of the label a moment later, and then every five minutes for as long as a handle, a
+        /// lock or a guard has it. Grants and releases cost no more than without a label. See
+        /// [`with_ttl`](Self::with_ttl) about other handles with one name.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// # use lock_core::memory::MemoryBackend;
+        /// # use lock_sync::{Label, Locks};
+        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// # let locks = Locks::new(MemoryBackend::new());
+        /// let label = Label::new("import of May")?;
+        #[doc = concat!("let labelled = ", $make, ".with_label(label);")]
+        /// # Ok(())
+        /// # }
+        /// ```
+        #[must_use]
+        pub fn with_label(mut self, label: lock_core::Label) -> Self
+        $(where $T: $bound)?
+        {
+            let label = &label;
+            let $change = |policy: &mut crate::bare::Policy, labels: &crate::bare::Labels| policy.set_label(label, labels);
             let $this = &mut self;
             $apply;
             self
@@ -95,7 +127,7 @@ macro_rules! options {
         $(where $T: $bound)?
         {
             crate::options::check_limit("maximum hold", Some(limit))?;
-            let $change = |policy: &mut crate::bare::Policy| policy.max_hold = Some(limit);
+            let $change = |policy: &mut crate::bare::Policy, _: &crate::bare::Labels| policy.max_hold = Some(limit);
             let $this = &mut self;
             $apply;
             Ok(self)
@@ -123,7 +155,7 @@ macro_rules! options {
         pub fn with_renewal(mut self, renew: bool) -> Self
         $(where $T: $bound)?
         {
-            let $change = |policy: &mut crate::bare::Policy| policy.renew = renew;
+            let $change = |policy: &mut crate::bare::Policy, _: &crate::bare::Labels| policy.renew = renew;
             let $this = &mut self;
             $apply;
             self

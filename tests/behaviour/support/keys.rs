@@ -68,6 +68,7 @@ impl Leftovers for RedisServer {
     fn locks(&self) -> Vec<String> {
         let mut keys = self.keys("*");
         keys.retain(|key| !key.ends_with(":state") && !key.ends_with(":limit"));
+        keys.retain(|key| !key.contains(lock_tests::LABELS));
         keys
     }
 

@@ -31,6 +31,7 @@ pub(super) fn all() -> Vec<Feature> {
         reentrant(),
         node(),
         looking(),
+        listing(),
         notifications(),
         requiring_notifications(),
         enabling_notifications(),
@@ -318,6 +319,14 @@ fn looking() -> Feature {
         setups: &IN_LINE,
         events: "",
     }
+}
+
+/// Lists of locks with a prefix.
+fn listing() -> Feature {
+    let lists = Law::Scene(Scene::ListsOthers);
+    let mut rights = looking().rights;
+    rights.push(("+scan", lists));
+    Feature { name: "listing", rights, laws: vec![lists], setups: &IN_LINE, events: "" }
 }
 
 /// Hints about changes of a lock by other clients than those of this library.

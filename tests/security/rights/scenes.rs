@@ -1,11 +1,12 @@
 //! Behaviours of features that no law of the contract covers.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lock_core::conformance::{Harness as _, Verdict};
 use lock_core::{
     Acquire, AcquireOutcome, Backend as _, Claim, Convert, ConvertBackend as _, Error, Hint,
-    InspectBackend as _, Key, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
+    InspectBackend as _, Key, List, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
 use lock_tests::eventually_async;
@@ -25,6 +26,8 @@ pub(super) enum Scene {
     IsReleasedByForce(Mode),
     /// A user that may inspect locks sees what a user with all rights sees.
     LooksAtOthers,
+    /// A user that may list locks sees what a user with all rights sees.
+    ListsOthers,
     /// Required notifications are found.
     RequiredNotificationsAreFound,
     /// Missing notifications are switched on.
@@ -45,6 +48,7 @@ impl Scene {
             Self::EndedWatchDisturbsNobody => ended_watch_disturbs_nobody(world).await,
             Self::IsReleasedByForce(mode) => is_released_by_force(world, mode).await,
             Self::LooksAtOthers => looks_at_others(world).await,
+            Self::ListsOthers => lists_others(world).await,
             Self::RequiredNotificationsAreFound => required_notifications_are_found(world).await,
             Self::NotificationsAreSwitchedOn => notifications_are_switched_on(world).await,
             Self::HearsOfDeletions => hears_of_deletions(world).await,
@@ -149,6 +153,21 @@ async fn looks_at_others(world: &World) -> Outcome {
         })?;
     }
     looks_at_an_upgrade(&able, &looker).await
+}
+
+async fn lists_others(world: &World) -> Outcome {
+    looks_at_others(world).await?;
+    let lister = client(world).await?;
+    let mut list = List::of("");
+    let mut names = BTreeSet::new();
+    loop {
+        let page = lister.list(&list).await.map_err(said)?;
+        names.extend(page.locks.iter().map(|lock| lock.key.to_string()));
+        let Some(next) = page.next else { break };
+        list = list.from(next);
+    }
+    let expected = ["j", "p", "s", "u", "x"].map(str::to_owned);
+    is(names == expected.into(), || format!("{names:?}"))
 }
 
 /// An upgrade that waits. It is shown only while its owner holds the lock.

@@ -239,6 +239,8 @@ macro_rules! primitives {
         $crate::primitives!(@tests inspecting $stage:
             a_forced_release_ends_what_an_inspection_shows,
             a_forced_release_ends_every_reader,
+            a_holder_is_shown_with_its_label,
+            a_list_shows_the_locks_of_both_clients,
         );
     };
     (@conversions yes $stage:ty) => {

@@ -1,6 +1,6 @@
 //! Waiters in the queue of the store.
 
-use lock_core::Kind;
+use lock_core::{Kind, Label};
 use lock_sync::{Locks, MutexGuard, OwnedMutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Pair, Stage};
@@ -18,6 +18,8 @@ pub async fn an_inspection_shows_the_waiters<S: Stage>() {
     let holder = pair.third().await.rwlock("it", ()).unwrap();
     let guard = soon(holder.read()).await.unwrap();
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let label = Label::new("the first").unwrap();
+    let here = here.with_label(label.clone());
     let writer = tokio::spawn(async move {
         here.write().await.map(|guard| RwLockWriteGuard::lease(&guard).fencing_token())
     });
@@ -29,6 +31,12 @@ pub async fn an_inspection_shows_the_waiters<S: Stage>() {
     let seen = pair.there.inspect("it").await.unwrap();
     let kinds: Vec<_> = seen.waiters.iter().map(|waiter| waiter.kind).collect();
     assert_eq!((seen.holding, kinds), (1, vec![Kind::Exclusive, Kind::Shared]));
+    let labelled = async || {
+        let seen = pair.there.inspect("it").await.unwrap();
+        let labels: Vec<_> = seen.waiters.into_iter().map(|waiter| waiter.label).collect();
+        labels == [Some(label.clone()), Some(Label::of_process())]
+    };
+    eventually_async("each waiter is shown with its label", SOON, labelled).await;
     drop(guard);
     let wrote = soon(writer).await.unwrap().unwrap();
     assert!(soon(reader).await.unwrap().unwrap() > wrote);

@@ -156,5 +156,6 @@ impl Stage for Service {
 /// Whether no key with this prefix on this server holds a lock. The remains of a lock have names of their own.
 fn is_free(server: &RedisServer, prefix: &str) -> bool {
     let keys = server.keys(&format!("{prefix}{{*"));
-    keys.iter().all(|key| [":state", ":limit", ":cell"].iter().any(|left| key.ends_with(left)))
+    let stays = |key: &String| [":state", ":limit", ":cell"].iter().any(|left| key.ends_with(left));
+    keys.iter().all(|key| stays(key) || key.contains(crate::LABELS))
 }

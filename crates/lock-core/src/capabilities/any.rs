@@ -4,17 +4,18 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::{
     Capabilities, Capability, Cell, CellBackend, Committed, ConvertBackend, Convertible,
-    InspectBackend, Inspection, JointBackend, PermitBackend, Permits, Resize, Resized,
+    InspectBackend, Inspection, JointBackend, List, Page, PermitBackend, Permits, Resize, Resized,
     SharedBackend, Stored,
 };
 use crate::{
-    Acquire, AcquireOutcome, Backend, Claim, Clock, Convert, Error, ErrorKind, FencingToken, Key,
-    Mode, Released, Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, ClientMark, Clock, Convert, Error, ErrorKind,
+    FencingToken, Key, Label, Mode, Released, Renew, Renewal, Watch,
 };
 
 /// Any backend, behind one type that has every capability trait.
@@ -196,6 +197,20 @@ macro_rules! forward {
                 self.$inner.watch(key)
             }
 
+            fn introduce<'s, 'l, 'a>(
+                &'s self,
+                client: ClientMark,
+                label: &'l Label,
+                keep: Duration,
+            ) -> Answer<'a, Result<(), Error>>
+            where
+                's: 'a,
+                'l: 'a,
+                Self: 'a,
+            {
+                self.$inner.introduce(client, label, keep)
+            }
+
             fn clock(&self) -> Clock {
                 self.$inner.clock()
             }
@@ -290,6 +305,10 @@ impl CellBackend for AnyBackend {
 impl InspectBackend for AnyBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
         self.inspector()?.inspect(key).await
+    }
+
+    async fn list(&self, list: &List) -> Result<Page, Error> {
+        self.inspector()?.list(list).await
     }
 
     async fn force_release(&self, key: &Key) -> Result<u64, Error> {

@@ -7,6 +7,7 @@ mod convert;
 mod describe;
 mod inspect;
 mod joint;
+mod listing;
 mod permits;
 mod quorum;
 mod shared;
@@ -17,6 +18,7 @@ pub use convert::{Conversion, ConvertBackend, Convertible, Fixed, Upgradable};
 pub use describe::{Capabilities, Capability};
 pub use inspect::{Holder, InspectBackend, Inspection, Kind, Waiter};
 pub use joint::JointBackend;
+pub use listing::{Cursor, List, Listed, Page};
 pub use permits::{PermitBackend, Permits, Resize, Resized};
 pub use quorum::{
     Ballot, Ending, Membership, OwnerTag, Quarantine, QuorumNode, Server, Standing, Terms, Vote,

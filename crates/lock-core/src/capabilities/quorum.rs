@@ -481,14 +481,15 @@ impl OwnerTag {
 }
 
 impl OwnerToken {
-    /// The public part of this token: its first 32 bits. The other 96 stay secret.
+    /// The public part of this token: its first 32 bits.
     pub fn tag(&self) -> OwnerTag {
         let digits = self.expose()[..8].iter();
         let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0);
         OwnerTag(digits.fold(0, |bits, &digit| bits << 4 | value(digit)))
     }
 
-    /// A new owner token with the [tag](Self::tag) of this one: for another ballot of one claim.
+    /// A new owner token with the [tag](Self::tag) and the [client](Self::client) of this one: for another ballot of
+    /// one claim.
     ///
     /// # Errors
     ///
@@ -501,7 +502,7 @@ impl OwnerToken {
     ///
     /// let owner = OwnerToken::generate()?;
     /// let sibling = owner.sibling()?;
-    /// assert_eq!(sibling.tag(), owner.tag());
+    /// assert_eq!((sibling.tag(), sibling.client()), (owner.tag(), owner.client()));
     /// assert_ne!(sibling, owner);
     /// # Ok::<(), lock_core::Error>(())
     /// ```
@@ -512,7 +513,7 @@ impl OwnerToken {
         };
         let mut sibling: [u8; 16] = bytes(&Self::generate()?);
         sibling[..4].copy_from_slice(&bytes(self)[..4]);
-        Ok(Self::from_bytes(sibling))
+        Ok(Self::from_bytes(sibling).of_client(self.client()))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::Convertible;
 use crate::{
     AcquireOutcome, Backend, Cell, CellBackend, Claim, Committed, Convert, ConvertBackend,
 };
-use crate::{FencingToken, InspectBackend, Inspection, JointBackend, Key};
+use crate::{FencingToken, InspectBackend, Inspection, JointBackend, Key, List, Page};
 use crate::{PermitBackend, Permits, Released, Resize, Resized, Result, SharedBackend, Stored};
 
 impl SharedBackend for MemoryBackend {
@@ -95,8 +95,12 @@ impl CellBackend for MemoryBackend {
 #[async_trait]
 impl InspectBackend for MemoryBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection> {
-        let look = || self.store.at_known(key, |entry, now, _| entry.inspect(now));
+        let look = || self.store.inspect(key);
         Ok(self.connection.carry(Verb::Inspect, look).await?.unwrap_or_default())
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        self.connection.carry(Verb::Inspect, || self.store.list(list)).await
     }
 
     async fn force_release(&self, key: &Key) -> Result<u64> {

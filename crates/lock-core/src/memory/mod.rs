@@ -39,6 +39,7 @@ mod entry;
 mod faults;
 mod fence;
 mod gate;
+mod labels;
 mod leases;
 mod node;
 mod post;
@@ -67,8 +68,8 @@ pub use self::stats::{Stats, Verb};
 use self::connection::Connection;
 use self::store::Store;
 use crate::{
-    Acquire, AcquireOutcome, Backend, Capabilities, Claim, Clock, Error, Key, Released, Renew,
-    Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Capabilities, Claim, ClientMark, Clock, Error, Key, Label,
+    Released, Renew, Renewal, Watch,
 };
 
 /// A store inside this process, and one client's connection to it.
@@ -283,6 +284,16 @@ impl Backend for MemoryBackend {
 
     async fn watch(&self, key: &Key) -> Result<Watch, Error> {
         self.connection.carry(Verb::Watch, || self.store.watch(key, &self.connection)).await?
+    }
+
+    async fn introduce(
+        &self,
+        client: ClientMark,
+        label: &Label,
+        keep: Duration,
+    ) -> Result<(), Error> {
+        let introduce = || self.store.introduce(client, label.clone(), keep);
+        self.connection.carry(Verb::Introduce, introduce).await
     }
 
     fn clock(&self) -> Clock {

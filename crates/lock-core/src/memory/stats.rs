@@ -31,11 +31,13 @@ pub enum Verb {
     /// [`QuorumNode::standing`](crate::QuorumNode::standing) and
     /// [`vouch`](crate::QuorumNode::vouch).
     Standing,
+    /// [`Backend::introduce`](crate::Backend::introduce).
+    Introduce,
 }
 
 impl Verb {
     /// The number of verbs.
-    pub(super) const COUNT: usize = Self::Standing as usize + 1;
+    pub(super) const COUNT: usize = Self::Introduce as usize + 1;
 }
 
 /// The requests of one client, by kind.
@@ -75,6 +77,8 @@ pub struct Stats {
     pub confirmations: u64,
     /// Requests about the quarantine of the node, or to end it.
     pub standings: u64,
+    /// Labels that the client told.
+    pub introductions: u64,
 }
 
 impl Stats {
@@ -97,7 +101,7 @@ impl Stats {
     /// By kind, in the order of [`Verb`].
     fn to_array(self) -> [u64; Verb::COUNT] {
         let Self { acquires, renewals, releases, watches, counts, cells, inspections, .. } = self;
-        let Self { votes, confirmations, standings, .. } = self;
+        let Self { votes, confirmations, standings, introductions, .. } = self;
         [
             acquires,
             renewals,
@@ -109,12 +113,13 @@ impl Stats {
             votes,
             confirmations,
             standings,
+            introductions,
         ]
     }
 
     fn from_array(counts: [u64; Verb::COUNT]) -> Self {
         let [acquires, renewals, releases, watches, counts, cells, more @ ..] = counts;
-        let [inspections, votes, confirmations, standings] = more;
+        let [inspections, votes, confirmations, standings, introductions] = more;
         Self {
             acquires,
             renewals,
@@ -126,6 +131,7 @@ impl Stats {
             votes,
             confirmations,
             standings,
+            introductions,
         }
     }
 }

@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::channel::mpsc;
 
 use super::connection::{Connection, unreachable};
 use super::entry::Entry;
 use super::fence::{Fence, Ticks};
+use super::labels::Labels;
 use super::node::Node;
 use super::post::Post;
 use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
-use crate::Watch;
 use crate::{
-    Acquire, AcquireOutcome, Claim, Clock, Convert, Error, Hint, Instant, Key, Released, Renew,
-    Renewal,
+    Acquire, AcquireOutcome, Claim, ClientMark, Clock, Convert, Cursor, Error, Hint, Inspection,
+    Instant, Key, Label, List, Listed, Page, Released, Renew, Renewal, Watch,
 };
 
 /// Below this number of keys the store does not look for idle ones.
@@ -33,6 +34,7 @@ pub(super) struct Store {
 pub(super) struct State {
     entries: HashMap<Key, Entry>,
     pub(super) node: Node,
+    labels: Labels,
     /// A counter above all counters that were thrown away with their entries.
     swept: Fence,
     /// The number of entries at which the store looks for idle ones.
@@ -140,6 +142,37 @@ impl Store {
         answer
     }
 
+    pub(super) fn introduce(&self, client: ClientMark, label: Label, keep: Duration) {
+        self.lock().labels.keep(client, label, keep, Clock::tokio().now());
+    }
+
+    /// The holders and the waiters of a key; `None` if the store knows nothing of the key.
+    pub(super) fn inspect(&self, key: &Key) -> Option<Inspection> {
+        let now = Clock::tokio().now();
+        let State { entries, labels, .. } = &mut *self.lock();
+        entries.get_mut(key).map(|entry| entry.inspect(labels, now))
+    }
+
+    /// One page of the locks that are held or waited for, in the order of their keys.
+    pub(super) fn list(&self, list: &List) -> Page {
+        let now = Clock::tokio().now();
+        let State { entries, labels, .. } = &mut *self.lock();
+        let after = list.from.as_ref().map(Cursor::as_bytes);
+        let is_next = |key: &&Key| list.has(key) && after.is_none_or(|it| key.as_bytes() > it);
+        let mut keys: Vec<Key> = entries.keys().filter(is_next).cloned().collect();
+        keys.sort_unstable();
+        let most = usize::try_from(list.most.get()).unwrap_or(usize::MAX);
+        let is_last = keys.len() <= most;
+        keys.truncate(most);
+        let next = keys.last().filter(|_| !is_last).map(|key| Cursor::new(key.as_bytes()));
+        let locks = keys.into_iter().filter_map(|key| {
+            let inspection = entries.get_mut(&key)?.inspect(labels, now);
+            let is_used = inspection.holding + inspection.waiting > 0;
+            is_used.then(|| Listed::new(key, inspection))
+        });
+        Page::new(locks.collect(), next)
+    }
+
     pub(super) fn watch(
         self: &Arc<Self>,
         key: &Key,
@@ -195,6 +228,7 @@ impl Store {
         state.entries.values_mut().for_each(|entry| entry.forget(ticks));
         state.swept.forget(ticks);
         state.node.forget();
+        state.labels.clear();
     }
 
     /// Goes on as another run of the server, to which no client is connected any more.

@@ -1,11 +1,13 @@
 //! Bugs of the other capabilities.
 
+use std::num::NonZeroU32;
+
 use async_trait::async_trait;
 use lock_core::{
     AcquireOutcome, Convert, ConvertBackend, Convertible, JointBackend, Key, Released,
 };
 use lock_core::{Backend, Cell, CellBackend, Claim, Committed, FencingToken, InspectBackend};
-use lock_core::{Inspection, Result, SharedBackend, Stored};
+use lock_core::{Inspection, List, Page, Result, SharedBackend, Stored};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -132,6 +134,10 @@ impl InspectBackend for Mutant {
                 inspection.waiters.clear();
                 inspection.waiting = 0;
             }
+            Bug::ShowsTheLabelOfTheHolder => {
+                let label = inspection.holders.first().and_then(|holder| holder.label.clone());
+                inspection.waiters.iter_mut().for_each(|it| it.label.clone_from(&label));
+            }
             Bug::InspectsOnce => {
                 let mut shared = self.shared();
                 return Ok(shared.inspections.entry(key.clone()).or_insert(inspection).clone());
@@ -149,6 +155,27 @@ impl InspectBackend for Mutant {
             _ => {}
         }
         Ok(inspection)
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        let mut list = list.clone();
+        match self.bug {
+            Bug::ListsEveryPrefix => list.prefix.clear(),
+            Bug::ListsAllAtOnce => list.most = NonZeroU32::MAX,
+            _ => {}
+        }
+        let mut page = self.store.list(&list).await?;
+        match self.bug {
+            Bug::ListsOnePage => page.next = None,
+            Bug::ListsHoldersAlone => {
+                for lock in &mut page.locks {
+                    lock.inspection.waiters.clear();
+                    lock.inspection.waiting = 0;
+                }
+            }
+            _ => {}
+        }
+        Ok(page)
     }
 
     async fn force_release(&self, key: &Key) -> Result<u64> {

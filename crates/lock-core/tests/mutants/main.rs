@@ -10,6 +10,7 @@ mod ending;
 mod line;
 mod modes;
 mod mutant;
+mod table;
 mod together;
 mod voting;
 mod watching;
@@ -20,8 +21,9 @@ use async_trait::async_trait;
 use lock_core::conformance::{Harness, Hook, Law, Suite, Verdict, enforce, run};
 use lock_core::memory::MemoryBackend;
 
-use bug::{BUGS, Bug};
+use bug::Bug;
 use mutant::Colony;
+use table::BUGS;
 
 /// All suites. The last one tests laws of the first in another mode.
 fn suites() -> [Suite<Colony>; 9] {

@@ -4,16 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::channel::mpsc::UnboundedSender;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Capabilities, Cell, Claim, Clock, Convert, ConvertBackend,
-    Error, ErrorKind, Hint, Inspection,
+    Acquire, AcquireOutcome, Backend, Capabilities, Cell, Claim, ClientMark, Clock, Convert,
+    ConvertBackend, Error, ErrorKind, Hint, Inspection,
 };
-use lock_core::{Key, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch};
+use lock_core::{
+    Key, Label, Mode, OwnerToken, Released, Renew, Renewal, Result, TokenRange, Ttl, Watch,
+};
 
 use crate::bug::Bug;
 
@@ -230,6 +233,14 @@ impl Backend for Mutant {
 
     async fn watch(&self, key: &Key) -> Result<Watch> {
         self.watch_wrongly(key).await
+    }
+
+    async fn introduce(&self, client: ClientMark, label: &Label, keep: Duration) -> Result<()> {
+        match self.bug {
+            Bug::ForgetsLabels => Ok(()),
+            Bug::KeepsLabels => self.store.introduce(client, label, keep * 100).await,
+            _ => self.store.introduce(client, label, keep).await,
+        }
     }
 
     fn clock(&self) -> Clock {

@@ -3,9 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{Error, FencingToken, Holder, InspectBackend, Inspection, Key, Kind, Waiter};
+use futures::stream::{self, StreamExt};
+use lock_core::{
+    ClientMark, Error, ErrorKind, FencingToken, Holder, InspectBackend, Inspection, Key, Kind,
+    List, Listed, Page, Waiter,
+};
 
 use crate::hub::number;
+use crate::labels::{self, Marks};
+use crate::listing;
 use crate::scripts::{FORCE_RELEASE, INSPECT};
 use crate::wire::Reply;
 use crate::{RedisBackend, verbs};
@@ -16,9 +22,41 @@ use crate::{RedisBackend, verbs};
 #[async_trait]
 impl InspectBackend for RedisBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
-        let names = self.layout().names(key)?;
-        let reply = self.run(&names, || verbs::on_keys(&INSPECT, &names, None, 0)).await?.reply;
-        inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
+        let (mut inspection, marks) = look(self, key).await?;
+        labels::add((self.fleet(), self.layout()), [(&mut inspection, &marks)]).await;
+        Ok(inspection)
+    }
+
+    /// Walks through the keys of each primary with `SCAN`, and inspects the locks that it finds. All pages together look at
+    /// every key of the database, whatever the prefix. One page looks at as many keys as it may list locks, and at a
+    /// thousand at most. An inspection of each lock that the page finds follows, 32 of them at once.
+    ///
+    /// The user needs the right to [`SCAN`](crate#what-the-server-must-allow). A lock on an [exact key](Key::raw) is found
+    /// by its state, so one that only clients of other libraries have held is not listed.
+    ///
+    /// If the primaries change between two pages, the cursor is invalid. If a server restarts with its data between two
+    /// pages, or slots move between primaries, the list may miss locks.
+    async fn list(&self, list: &List) -> Result<Page, Error> {
+        let (keys, next) = listing::step(self.fleet(), self.layout(), list).await?;
+        let looks = stream::iter(keys).map(async |key| {
+            let seen = look(self, &key).await;
+            (key, seen)
+        });
+        let mut found: Vec<(Key, (Inspection, Marks))> = Vec::new();
+        let mut looks = std::pin::pin!(looks.buffer_unordered(AT_ONCE));
+        while let Some((key, seen)) = looks.next().await {
+            match seen {
+                Ok(seen) => found.push((key, seen)),
+                // One key of an alien kind hides no other lock.
+                Err(error) if error.kind() == ErrorKind::ForeignKey => {}
+                Err(error) => return Err(error),
+            }
+        }
+        found.retain(|(_, (seen, _))| seen.holding + seen.waiting > 0);
+        let seen = found.iter_mut().map(|(_, (inspection, marks))| (inspection, &*marks));
+        labels::add((self.fleet(), self.layout()), seen).await;
+        let locks = found.into_iter().map(|(key, (inspection, _))| Listed::new(key, inspection));
+        Ok(Page::new(locks.collect(), next))
     }
 
     /// Deletes the key of the lock, if it holds a text.
@@ -40,23 +78,34 @@ impl InspectBackend for RedisBackend {
     }
 }
 
+/// How many locks of a list are inspected at once.
+const AT_ONCE: usize = 32;
+
+/// The holders and the waiters of a key, without their labels.
+async fn look(backend: &RedisBackend, key: &Key) -> Result<(Inspection, Marks), Error> {
+    let names = backend.layout().names(key)?;
+    let reply = backend.run(&names, || verbs::on_keys(&INSPECT, &names, None, 0)).await?.reply;
+    inspected(&reply).ok_or_else(|| verbs::unintelligible("inspect"))
+}
+
 /// Reads the holders, their number, the waiting claims, and their number.
-fn inspected(reply: &Reply) -> Option<Inspection> {
+fn inspected(reply: &Reply) -> Option<(Inspection, Marks)> {
     let Reply::List(parts) = reply else { return None };
     let [Reply::List(holders), Reply::Int(holding), Reply::List(waiters), Reply::Int(waiting)] =
         parts.as_slice()
     else {
         return None;
     };
-    let holders = holders.iter().map(holder).collect::<Option<_>>()?;
-    let waiters = waiters.iter().map(waiter).collect::<Option<_>>()?;
+    let (holders, of_holders) = holders.iter().map(holder).collect::<Option<(Vec<_>, Vec<_>)>>()?;
+    let (waiters, of_waiters) = waiters.iter().map(waiter).collect::<Option<(Vec<_>, Vec<_>)>>()?;
     let (holding, waiting) = (u64::try_from(*holding).ok()?, u64::try_from(*waiting).ok()?);
-    Some(Inspection::new((holders, holding), (waiters, waiting)))
+    let marks = Marks { holders: of_holders, waiters: of_waiters };
+    Some((Inspection::new((holders, holding), (waiters, waiting)), marks))
 }
 
-/// Reads `mode token left`.
-fn holder(reply: &Reply) -> Option<Holder> {
-    let [kind_of, token, left] = words(reply)?;
+/// Reads `mode token left client`.
+fn holder(reply: &Reply) -> Option<(Holder, Option<ClientMark>)> {
+    let [kind_of, token, left, client] = words(reply)?;
     let token = match token {
         b"-" => None,
         token => Some(FencingToken::new(number(token)?)),
@@ -65,13 +114,21 @@ fn holder(reply: &Reply) -> Option<Holder> {
         b"-1" => None,
         left => Some(Duration::from_millis(number(left)?)),
     };
-    Some(Holder::new(kind(kind_of)?, token, remaining))
+    Some((Holder::new(kind(kind_of)?, token, remaining), mark(client)?))
 }
 
-/// Reads `mode left`.
-fn waiter(reply: &Reply) -> Option<Waiter> {
-    let [kind_of, left] = words(reply)?;
-    Some(Waiter::new(kind(kind_of)?, Duration::from_millis(number(left)?)))
+/// Reads `mode left client`.
+fn waiter(reply: &Reply) -> Option<(Waiter, Option<ClientMark>)> {
+    let [kind_of, left, client] = words(reply)?;
+    Some((Waiter::new(kind(kind_of)?, Duration::from_millis(number(left)?)), mark(client)?))
+}
+
+/// Reads the mark of a client, or `-`.
+fn mark(client: &[u8]) -> Option<Option<ClientMark>> {
+    match client {
+        b"-" => Some(None),
+        digits => ClientMark::of_digits(digits).map(Some),
+    }
 }
 
 fn words<const COUNT: usize>(reply: &Reply) -> Option<[&[u8]; COUNT]> {
@@ -104,9 +161,11 @@ mod tests {
 
     #[test]
     fn every_kind_is_read() {
-        let holders = texts(&["x - -1", "s 7 0", "u 8 1", "p4294967295 9 2", "j 10 3"]);
-        let reply = Reply::List(vec![holders, Reply::Int(5), texts(&["s 4"]), Reply::Int(2000)]);
-        let found = inspected(&reply).unwrap();
+        let holders =
+            texts(&["x - -1 -", "s 7 0 00ff00ff00", "u 8 1 -", "p4294967295 9 2 -", "j 10 3 -"]);
+        let reply =
+            Reply::List(vec![holders, Reply::Int(5), texts(&["s 4 0123456789"]), Reply::Int(2000)]);
+        let (found, marks) = inspected(&reply).unwrap();
         let (token, left) = (|number| Some(FencingToken::new(number)), Duration::from_millis);
         assert_eq!(
             found.holders,
@@ -120,6 +179,9 @@ mod tests {
         );
         assert_eq!(found.waiters, [Waiter::new(Kind::Shared, left(4))]);
         assert_eq!((found.holding, found.waiting), (5, 2000));
+        let mark = ClientMark::of_digits;
+        assert_eq!(marks.holders, [None, mark(b"00ff00ff00"), None, None, None]);
+        assert_eq!(marks.waiters, [mark(b"0123456789")]);
     }
 
     #[test]
@@ -128,12 +190,16 @@ mod tests {
             let (holders, waiters) = (texts(&[holder]), texts(&[waiter]));
             inspected(&Reply::List(vec![holders, Reply::Int(1), waiters, Reply::Int(1)]))
         };
-        assert!(with("x 7 1", "x 1").is_some());
-        for bad in ["", "x", "x 7", "y 7 1", "p 7 1", "px 7 1", "x x 1", "x 7 -2", "x 7 1 1"] {
-            assert_eq!(with(bad, "x 1"), None, "{bad}");
+        assert!(with("x 7 1 -", "x 1 -").is_some());
+        let holders = [
+            "", "x", "x 7 -", "y 7 1 -", "p 7 1 -", "px 7 1 -", "x x 1 -", "x 7 -2 -", "x 7 1",
+            "x 7 1 ?",
+        ];
+        for bad in holders {
+            assert_eq!(with(bad, "x 1 -"), None, "{bad}");
         }
-        for bad in ["", "x", "x -1", "y 1", "x 1 1"] {
-            assert_eq!(with("x 7 1", bad), None, "{bad}");
+        for bad in ["", "x", "x -1 -", "y 1 -", "x 1", "x 1 012345678"] {
+            assert_eq!(with("x 7 1 -", bad), None, "{bad}");
         }
         let empty = || Reply::List(Vec::new());
         for parts in [
@@ -154,8 +220,9 @@ mod tests {
     fn is_holder(text: &[u8]) -> bool {
         let words = std::str::from_utf8(text).map(|text| text.split(' ').collect::<Vec<_>>());
         match words.as_deref() {
-            Ok([kind, token, left]) => {
+            Ok([kind, token, left, client]) => {
                 is_kind(kind)
+                    && is_mark(client)
                     && (*token == "-" || is_number(token, u64::MAX))
                     && (is_left(left) || is_number(left, u64::MAX))
             }
@@ -165,18 +232,25 @@ mod tests {
 
     fn is_waiter(text: &[u8]) -> bool {
         let words = std::str::from_utf8(text).map(|text| text.split(' ').collect::<Vec<_>>());
-        matches!(words.as_deref(), Ok([kind, left]) if is_kind(kind) && is_number(left, u64::MAX))
+        let is_it = |kind: &str, left: &str, client: &str| {
+            is_kind(kind) && is_number(left, u64::MAX) && is_mark(client)
+        };
+        matches!(words.as_deref(), Ok([kind, left, client]) if is_it(kind, left, client))
+    }
+
+    fn is_mark(word: &str) -> bool {
+        word == "-" || word.len() == 10 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     /// The possible parts of an answer, and other values.
     fn answers() -> impl Strategy<Value = Reply> {
         let holders = prop_oneof![
-            3 => Just(texts(&["x 7 1", "p3 9 -1"])),
+            3 => Just(texts(&["x 7 1 -", "p3 9 -1 0123456789"])),
             1 => prop::collection::vec(garbage::replies(), 0..3).prop_map(Reply::List),
         ];
         let count = prop_oneof![Just(Reply::Int(1)), garbage::replies()];
         let waiters = prop_oneof![
-            3 => Just(texts(&["s 4"])),
+            3 => Just(texts(&["s 4 -"])),
             1 => prop::collection::vec(garbage::replies(), 0..3).prop_map(Reply::List),
         ];
         (holders, count.clone(), waiters, count, 0usize..6).prop_map(|(h, n, w, m, cut)| {
@@ -199,7 +273,7 @@ mod tests {
 
         #[test]
         fn an_inspection_is_whole_or_nothing(reply in prop_oneof![answers(), garbage::replies()]) {
-            let Some(found) = inspected(&reply) else { return Ok(()) };
+            let Some((found, marks)) = inspected(&reply) else { return Ok(()) };
             let Reply::List(parts) = &reply else { panic!("{reply:?}") };
             let [Reply::List(holders), Reply::Int(holding), Reply::List(waiters), Reply::Int(waiting)] =
                 &parts[..]
@@ -209,6 +283,7 @@ mod tests {
             prop_assert_eq!((found.holders.len(), found.waiters.len()), (holders.len(), waiters.len()));
             prop_assert_eq!((found.holding as i64, found.waiting as i64), (*holding, *waiting));
             prop_assert!(*holding >= 0 && *waiting >= 0);
+            prop_assert_eq!((marks.holders.len(), marks.waiters.len()), (holders.len(), waiters.len()));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use lock_core::{Error, ErrorKind, Key};
 
-use super::Layout;
+use super::{LABELS, Layout};
 
 /// The ends of the keys beside a lock, in this version, in earlier ones and in later ones.
 const ENDINGS: [&[u8]; 11] = [
@@ -37,6 +37,8 @@ impl Layout {
             Some("the record of a server's standing")
         } else if rest.strip_prefix(b"data@").is_some_and(is_number) {
             Some("the record of a server's data")
+        } else if rest.strip_prefix(LABELS).is_some_and(|client| !client.starts_with(b"as-is:")) {
+            Some("the label of a client")
         } else if is_beside_a_lock(rest) {
             Some("what belongs to another lock: it ends as that does")
         } else {

@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{FencingToken, Holder, InspectBackend, Inspection, Key, Kind, QuorumNode, Result};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use lock_core::{
+    ClientMark, Error, FencingToken, Holder, InspectBackend, Inspection, Key, Kind, Label, List,
+    Listed, Page, QuorumNode, Result,
+};
 
+use super::listing;
 use crate::Redlock;
 use crate::inner::Core;
 use crate::quorum::Quorum;
 
 /// Shows the holders that hold the lock on a majority of nodes. There is no queue.
 ///
-/// Nodes name a holder by the token that they gave to it. After a split vote these tokens may differ. Then the order of
-/// the holders tells them apart.
+/// Nodes name a holder by the token that they gave to it. After a split vote these tokens may differ. Then the labels of
+/// the holders tell them apart, and else their order.
 #[async_trait]
 impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
     async fn inspect(&self, key: &Key) -> Result<Inspection> {
@@ -30,6 +35,19 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         Ok(Inspection::new((holders, holding), (Vec::new(), 0)))
     }
 
+    /// Walks through the locks of so many nodes that every majority has one of them, one node after the other, and inspects
+    /// each lock by majority. So a lock may be on several pages. Nodes that fail are passed over, as long as enough are left.
+    async fn list(&self, list: &List) -> Result<Page> {
+        let (keys, next) = listing::step(self.core(), list).await?;
+        let looks = stream::iter(keys).map(async |key| {
+            let inspection = self.inspect(&key).await?;
+            let listed = (inspection.holding > 0).then(|| Listed::new(key, inspection));
+            Ok::<_, Error>(listed)
+        });
+        let locks: Vec<_> = looks.buffer_unordered(AT_ONCE).try_collect().await?;
+        Ok(Page::new(locks.into_iter().flatten().collect(), next))
+    }
+
     async fn force_release(&self, key: &Key) -> Result<u64> {
         let core = self.core();
         let mut ended = from_all(core, "released it", |core, node| {
@@ -41,6 +59,23 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         // A majority has ended at least so many.
         Ok(ended.get(core.quorum.needed() - 1).copied().unwrap_or(0))
     }
+}
+
+/// How many locks of a list are inspected at once.
+const AT_ONCE: usize = 32;
+
+/// Tells every node the label of a client. A majority has to know it.
+pub(crate) async fn introduce<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    client: ClientMark,
+    label: &Label,
+    keep: Duration,
+) -> Result<()> {
+    let told = from_all(core, "were told a label", |core, node| {
+        let label = label.clone();
+        async move { core.nodes[node].backend.introduce(client, &label, keep).await }
+    });
+    told.await.map(drop)
 }
 
 /// The answers of all nodes that answer in time. Fails if these are no majority.
@@ -76,7 +111,7 @@ fn holders(nodes: &[Vec<Holder>], quorum: Quorum) -> Vec<Holder> {
 
 fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
     let of_kind = |holders: &Vec<Holder>| {
-        let mut holders: Vec<_> = holders.iter().filter(|it| it.kind == kind).copied().collect();
+        let mut holders: Vec<_> = holders.iter().filter(|it| it.kind == kind).cloned().collect();
         holders.sort_by_key(|holder| (holder.token, holder.remaining));
         holders
     };
@@ -88,6 +123,11 @@ fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
     let mut known = Vec::new();
     for token in tokens {
         known.extend(take(&mut nodes, quorum, |other| other.token == token));
+    }
+    // Then those of whom a majority knows one label.
+    let labels: Vec<_> = nodes.iter().flatten().filter_map(|holder| holder.label.clone()).collect();
+    for label in labels {
+        known.extend(take(&mut nodes, quorum, |other| other.label.as_ref() == Some(&label)));
     }
     while let Some(holder) = take(&mut nodes, quorum, |_| true) {
         known.push(holder);
@@ -115,7 +155,8 @@ fn take(
     // A majority has the lease for so long.
     let left = left[seen.len() - quorum.needed()];
     let remaining = (left < Duration::MAX).then_some(left);
-    seen.first().map(|first| Holder::new(first.kind, token, remaining))
+    let label = seen.iter().find_map(|holder| holder.label.clone());
+    seen.first().map(|first| Holder::new(first.kind, token, remaining).labelled(label))
 }
 
 #[cfg(test)]
@@ -138,5 +179,16 @@ mod tests {
         // 7 and 8 are one reader: the nodes gave it different tokens.
         assert_eq!(holders(&nodes, quorum), [shared(9, 20), shared(8, 10)]);
         assert_eq!(holders(&nodes[1..], quorum), []);
+    }
+
+    #[test]
+    fn where_tokens_differ_labels_tell_holders_apart() {
+        let of =
+            |token, label: &str| holder(Kind::Shared, token, 9).labelled(Label::new(label).ok());
+        let nodes = [vec![of(1, "a"), of(2, "b")], vec![of(3, "b"), of(4, "a")]];
+        let seen: Vec<_> =
+            holders(&nodes, Quorum::of(2)).into_iter().map(|it| (it.token, it.label)).collect();
+        let expected = [of(4, "a"), of(3, "b")].map(|it| (it.token, it.label));
+        assert_eq!(seen, expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 use super::BareLock;
 use super::limit::alarm;
-use crate::engine::Home;
+use crate::engine::{Home, Shared};
 
 /// The longest time for which a query waits for releases. It also waits no longer than a lease lives.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -77,18 +77,26 @@ impl BareLock {
         home: Home,
         request: BoxFuture<'a, Result<T, Error>>,
     ) -> impl Future<Output = Result<T, Error>> + Send + Sync {
-        let shared = self.shared();
-        // The mutex is never locked: it makes the future `Sync`.
-        let mut request = Mutex::new(request);
-        async move {
-            shared.start()?;
-            let _flight = shared.flights.begin();
-            poll_fn(|context| {
-                let elsewhere = home == Home::Driver || Handle::try_current().is_err();
-                let _entered = shared.runtime().filter(|_| elsewhere).map(Handle::enter);
-                request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(context)
-            })
-            .await
-        }
+        ask(self.shared(), home, request)
+    }
+}
+
+/// Sends a request that concerns no single lock, as [`BareLock::ask`] does.
+pub(crate) fn ask<'a, T>(
+    shared: &'a Arc<Shared>,
+    home: Home,
+    request: BoxFuture<'a, Result<T, Error>>,
+) -> impl Future<Output = Result<T, Error>> + Send + Sync {
+    // The mutex is never locked: it makes the future `Sync`.
+    let mut request = Mutex::new(request);
+    async move {
+        shared.start()?;
+        let _flight = shared.flights.begin();
+        poll_fn(|context| {
+            let elsewhere = home == Home::Driver || Handle::try_current().is_err();
+            let _entered = shared.runtime().filter(|_| elsewhere).map(Handle::enter);
+            request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(context)
+        })
+        .await
     }
 }

@@ -14,13 +14,14 @@ use lock_core::{Error, Key, Mode, OwnerToken};
 use crate::engine::{Asks, Entry, Home, Manner, Shared};
 use crate::handoff::Handoff;
 
+pub(crate) use asking::ask;
 pub(crate) use limit::{Bell, Limit, alarm, unanswered};
 pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;
 
 // The types of the engine that the code above it uses.
 pub(crate) use crate::engine::{
-    Acquiring, Denial, Gathering, Held, Hold, Policy, Upgrading, Wait, Write,
+    Acquiring, Denial, Gathering, Held, Hold, Labels, Policy, Upgrading, Wait, Write,
 };
 
 /// A lock of this process by its name, with the manner in which its holders let go.
@@ -39,19 +40,20 @@ impl BareLock {
 
     /// Another lock of this handle, with the policy of this lock.
     pub(crate) fn sibling(&self, name: Key) -> Result<Self, Error> {
-        Self::named(self.shared(), name, *self.entry.policy())
+        Self::named(self.shared(), name, self.entry.policy().clone())
     }
 
     /// This lock, for a group that holds it jointly.
     pub(crate) fn joint(&self, group: OwnerToken) -> Self {
-        let entry = self.shared().named(self.key().clone(), Some(group), *self.entry.policy());
+        let entry =
+            self.shared().named(self.key().clone(), Some(group), self.entry.policy().clone());
         Self { entry, ..self.clone() }
     }
 
     /// This lock with another policy. In this process it is another lock: both contend as two processes do.
-    pub(crate) fn with_policy(mut self, change: impl FnOnce(&mut Policy)) -> Self {
-        let mut policy = *self.entry.policy();
-        change(&mut policy);
+    pub(crate) fn with_policy(mut self, change: impl FnOnce(&mut Policy, &Labels)) -> Self {
+        let mut policy = self.entry.policy().clone();
+        change(&mut policy, &self.shared().labels);
         self.entry = self.shared().named(self.key().clone(), None, policy);
         self
     }

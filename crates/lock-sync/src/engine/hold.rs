@@ -239,7 +239,7 @@ mod tests {
         let limit = Duration::from_secs(3);
         let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
         let locks = locks.ttl(limit).max_hold(limit).build().unwrap();
-        let entry = locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy);
+        let entry = locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy.clone());
         let read = async || {
             let manner = entry.shared().manner;
             let mut acquiring =
@@ -262,7 +262,7 @@ mod tests {
     #[tokio::test]
     async fn a_pass_without_contention_locks_the_entry_three_times() {
         let locks = Locks::new(MemoryBackend::new());
-        let entry = locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy);
+        let entry = locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy.clone());
         let count = || entry.locked.load(Ordering::Relaxed);
         for pass in 0..100 {
             let before = count();

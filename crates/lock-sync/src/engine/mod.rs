@@ -10,6 +10,7 @@ mod gathering;
 mod held;
 mod hold;
 mod holds;
+mod labels;
 mod machine;
 #[cfg(test)]
 mod modes;
@@ -43,6 +44,7 @@ pub(crate) use gathering::Gathering;
 pub(crate) use held::Held;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
+pub(crate) use labels::Labels;
 pub(crate) use machine::{Denial, Manner, Policy, Return, Ticket, Write};
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;
@@ -306,7 +308,7 @@ impl Keyed for Entry {
     type Command = Command;
 
     fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>, policy: Policy) -> Self {
-        let machine = Machine::new(key.clone(), policy, shared.clock, owner);
+        let machine = Machine::new(key.clone(), policy.clone(), shared.clock, owner);
         Self {
             shared,
             key,
@@ -394,7 +396,7 @@ impl Drop for Entry {
             let flight = shared.flights.begin();
             shared.send(Command::Forget(Arc::clone(shared), claim, policy.ttl, flight));
         }
-        shared.forget(key, *group, *policy);
+        shared.forget(key, *group, policy);
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use lock_core::{Backend, Clock, Error, ErrorKind, Key, OwnerToken, PermitBackend, Ttl};
+use lock_core::{Backend, Clock, Error, ErrorKind, Key, Label, OwnerToken, PermitBackend, Ttl};
 use tokio::runtime::Handle;
 
 use super::driver::{Driver, Errand, Flights, Timed, Timers};
 use super::ears::Ears;
+use super::labels::Labels;
 use super::machine::{Denial, Manner, Policy};
 use super::queue::Patience;
 use super::timing::renewal_window;
@@ -55,6 +56,7 @@ pub(crate) struct Choices {
     pub(crate) outage_limit: Option<Duration>,
     pub(crate) shutdown_limit: Option<Duration>,
     pub(crate) handoff: Handoff,
+    pub(crate) label: Option<Label>,
     pub(crate) prefix: Vec<u8>,
     pub(crate) runtime: Option<Handle>,
     pub(crate) home: Home,
@@ -74,6 +76,7 @@ pub(crate) struct Shared<E: Keyed> {
     /// The runtime for requests that a task waits for.
     pub(crate) home: Home,
     pub(super) ears: Ears,
+    pub(crate) labels: Arc<Labels>,
     wait_limit: Option<Duration>,
     /// How long a shutdown waits.
     pub(crate) shutdown_limit: Duration,
@@ -106,10 +109,10 @@ impl<E> Named<E> {
     }
 
     /// `plain`: the policy is that of all locks.
-    fn entry(&mut self, group: Option<OwnerToken>, policy: Policy, plain: bool) -> &mut Weak<E> {
+    fn entry(&mut self, group: Option<OwnerToken>, policy: &Policy, plain: bool) -> &mut Weak<E> {
         match group {
             None if plain => &mut self.plain,
-            _ => self.others.entry((group, policy)).or_default(),
+            _ => self.others.entry((group, policy.clone())).or_default(),
         }
     }
 
@@ -121,6 +124,8 @@ impl<E> Named<E> {
 impl<E: Keyed> Shared<E> {
     pub(crate) fn new(backend: Arc<dyn Backend>, ttl: Ttl, choices: Choices) -> Self {
         let clock = backend.clock();
+        let labels = Arc::<Labels>::default();
+        let label = labels.of(&choices.label.unwrap_or_else(Label::of_process));
         Self {
             clock,
             policy: Policy {
@@ -129,6 +134,7 @@ impl<E: Keyed> Shared<E> {
                 max_hold: choices.max_hold,
                 outage_limit: choices.outage_limit,
                 converts: backend.capabilities().converter().is_some(),
+                label,
             },
             manner: Manner { handoff: choices.handoff, cache: None, value: false },
             timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
@@ -137,6 +143,7 @@ impl<E: Keyed> Shared<E> {
             counting: OnceLock::new(),
             home: choices.home,
             ears: Ears::default(),
+            labels,
             wait_limit: choices.wait_limit,
             shutdown_limit: choices.shutdown_limit.unwrap_or(ttl.duration()),
             prefix: choices.prefix,
@@ -146,6 +153,11 @@ impl<E: Keyed> Shared<E> {
             registry: Mutex::new(Registry { entries: HashMap::new(), closed: false }),
             closing: Bell::default(),
         }
+    }
+
+    /// What every name begins with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
     }
 
     /// How long `lock` waits by default.
@@ -175,7 +187,10 @@ impl<E: Keyed> Shared<E> {
                     }
                 };
                 let runtime = self.on_runtime.clone();
-                let driver = Driver::start(runtime, &self.timers, &self.flights, gone)?;
+                let (labels, backend) = (Arc::clone(&self.labels), Arc::clone(&self.backend));
+                let lease = self.policy.ttl.duration();
+                let beside = async move { labels.introduce(&*backend, lease).await };
+                let driver = Driver::start(runtime, &self.timers, &self.flights, beside, gone)?;
                 let _ = self.driver.set(driver);
             }
         }
@@ -235,7 +250,7 @@ impl<E: Keyed> Shared<E> {
         let mut registry = self.registry();
         let closed = registry.closed;
         let named = registry.entries.entry(key.clone()).or_insert_with(Named::new);
-        let slot = named.entry(group, policy, policy == self.policy);
+        let slot = named.entry(group, &policy, policy == self.policy);
         let entry = slot.upgrade().unwrap_or_else(|| {
             let entry = Arc::new(E::new(Arc::clone(self), key, group, policy));
             *slot = Arc::downgrade(&entry);
@@ -249,10 +264,10 @@ impl<E: Keyed> Shared<E> {
     }
 
     /// Removes an entry that is gone from the registry, unless it has a successor.
-    pub(crate) fn forget(&self, key: &Key, group: Option<OwnerToken>, policy: Policy) {
+    pub(crate) fn forget(&self, key: &Key, group: Option<OwnerToken>, policy: &Policy) {
         let mut registry = self.registry();
         let Some(named) = registry.entries.get_mut(key) else { return };
-        let other = (group, policy);
+        let other = (group, policy.clone());
         if named.others.get(&other).is_some_and(|entry| entry.strong_count() == 0) {
             named.others.remove(&other);
         }

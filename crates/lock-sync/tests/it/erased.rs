@@ -83,6 +83,7 @@ async fn what_the_store_lacks_is_refused_before_anything_is_sent() {
     unsupported(locks.election("election").unwrap_err());
     unsupported(locks.barrier("barrier", 2).unwrap_err());
     unsupported(locks.inspect("a").await.unwrap_err());
+    unsupported(locks.list("a").await.unwrap_err());
     unsupported(poor.load(&Key::new("a").unwrap()).await.unwrap_err());
     assert_eq!(store.stats().total(), 0);
     drop(locks.mutex("mutex", ()).unwrap().lock().await.unwrap());

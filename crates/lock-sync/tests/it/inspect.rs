@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{ErrorKind, InspectBackend, Key, Kind};
+use lock_core::{ErrorKind, InspectBackend, Key, Kind, List};
 use lock_sync::Locks;
 
 use crate::support::Pair;
@@ -14,6 +14,39 @@ fn every_future_is_send_and_sync() {
     let pair = Pair::threaded();
     check(pair.here.inspect("it"));
     check(pair.here.force_release("it"));
+    check(pair.here.list("it"));
+}
+
+#[tokio::test]
+async fn a_list_adds_the_prefix_and_leaves_it_out() {
+    let pair = Pair::build(|builder| builder.prefix("app/"));
+    let plain = Locks::new(pair.store.client());
+    let _ours = pair.here.lock("jobs/1").await.unwrap();
+    let _theirs = plain.lock("jobs/2").await.unwrap();
+    let _exact = pair.here.lock(Key::raw("jobs/3").unwrap()).await.unwrap();
+    let listed = async |locks: &Locks<MemoryBackend>, list: List| {
+        let page = locks.list(list).await.unwrap();
+        assert_eq!(page.next, None);
+        let names = page.locks.iter().map(|lock| lock.key.to_string());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&pair.there, List::of("jobs/")).await, ["jobs/1"]);
+    assert_eq!(listed(&pair.there, List::of_exact_keys("jobs/")).await, ["jobs/3"]);
+    assert_eq!(listed(&plain, "jobs/".into()).await, ["jobs/2"]);
+    assert_eq!(listed(&plain, "".into()).await, ["app/jobs/1", "jobs/2"]);
+    assert_eq!(listed(&plain, "x".into()).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_lock_of_a_page_shows_its_holder() {
+    let pair = Pair::threaded();
+    let _guard = pair.here.lock("jobs/1").await.unwrap();
+    let page = pair.there.list("jobs/").await.unwrap();
+    let shown = page.locks[0].to_string();
+    assert!(
+        shown.starts_with("jobs/1: held by ") && shown.contains("(exclusive, token "),
+        "{shown}"
+    );
 }
 
 #[tokio::test]
@@ -59,6 +92,7 @@ async fn failures_are_told() {
     pair.ours.faults().on(Verb::Inspect).fail(ErrorKind::Denied);
     assert_eq!(pair.here.inspect("it").await.unwrap_err().kind(), ErrorKind::Denied);
     assert_eq!(pair.here.force_release("it").await.unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(pair.here.list("it").await.unwrap_err().kind(), ErrorKind::Denied);
 }
 
 #[tokio::test]

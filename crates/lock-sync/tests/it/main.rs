@@ -20,6 +20,7 @@ mod from_tokio;
 mod handle;
 mod holding;
 mod inspect;
+mod labels;
 mod leader;
 mod lease;
 mod mutex;

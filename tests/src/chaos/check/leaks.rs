@@ -92,7 +92,7 @@ fn uses(events: &[Event]) -> BTreeMap<&str, (Used, Used)> {
 
 fn may_stay(key: &str, lives: Option<Duration>) -> bool {
     let stays = key.ends_with(CHANGED) || key.ends_with(":cell") || key.contains(":node@");
-    let ends = key.ends_with(":state") || key.ends_with(":limit");
+    let ends = key.ends_with(":state") || key.ends_with(":limit") || key.contains(crate::LABELS);
     stays || (ends && lives.is_some())
 }
 
@@ -136,6 +136,7 @@ mod tests {
             "lock:{s1}:limit",
             "lock:{e0}:cell",
             "lock:node@0",
+            "lock:{%label}:0123456789",
             "lock:{m0}",
             "lock:{m0}:queue",
         ];

@@ -1,13 +1,15 @@
 //! Inspections and forced releases.
 
+use std::time::Duration;
+
 use super::super::Harness;
 use super::super::line::queued;
 use super::super::scene::{Client, Scene, granted, in_mode};
-use super::super::verdict::{Check, ensure};
+use super::super::verdict::{Check, Failure, ensure};
 use crate::{
-    Acquire, Backend, Claim, ErrorKind, Grant, InspectBackend, Inspection, Key, Kind, Mode,
+    Acquire, Backend, Claim, ClientMark, ErrorKind, Grant, InspectBackend, Inspection, Key, Kind,
+    Label, Mode, OwnerToken, Ttl,
 };
-use crate::{OwnerToken, Ttl};
 
 /// Modes in which two leases fit beside one another.
 const SIDE_BY_SIDE: [Mode; 2] = [Mode::Shared, Mode::Permits { take: 2, of: 5 }];
@@ -114,6 +116,88 @@ where
     Ok(())
 }
 
+/// The labels of the holders, sorted, and those of the waiters, in their order.
+fn labels(inspection: &Inspection) -> (Vec<Option<String>>, Vec<Option<String>>) {
+    let of = |label: &Option<Label>| label.as_ref().map(Label::to_string);
+    let mut holders = inspection.holders.iter().map(|it| of(&it.label)).collect::<Vec<_>>();
+    holders.sort();
+    (holders, inspection.waiters.iter().map(|it| of(&it.label)).collect())
+}
+
+/// This claim, of the client with this mark.
+fn of(mut claim: Claim, mark: ClientMark) -> Claim {
+    claim.owner = claim.owner.of_client(mark);
+    claim
+}
+
+pub(in super::super) async fn an_inspection_shows_labels<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: InspectBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let ttl = scene.long();
+    let (mine, its) = (ClientMark::generate()?, ClientMark::generate()?);
+    one.introduces(mine, "reports on web-1", ttl.duration()).await?;
+    other.introduces(its, "billing on web-2: é", ttl.duration()).await?;
+    let (first, second) =
+        (Some("reports on web-1".to_owned()), Some("billing on web-2: é".to_owned()));
+
+    let key = scene.key()?;
+    let held = of(scene.claim(&key)?, mine);
+    one.granted(&held, ttl).await?;
+    let seen = labels(&other.inspect(&key).await?);
+    ensure!(seen == (vec![first.clone()], Vec::new()), "the holder is shown as {seen:?}");
+    let mut waiting = queued(&key, Mode::Exclusive, ttl)?;
+    waiting.claim = of(waiting.claim, its);
+    if let Some(waiter) = other.joins(waiting).await? {
+        let stranger = one.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
+        for client in [&one, &other] {
+            let (holders, waiters) = labels(&client.inspect(&key).await?);
+            ensure!(holders == [first.clone()], "the holder is shown as {holders:?}");
+            ensure!(waiters == [second.clone(), None], "the waiters are shown as {waiters:?}");
+        }
+        ensure!(!stranger.leaves().await? && !waiter.leaves().await?, "a waiter held the key");
+    }
+
+    for mode in SIDE_BY_SIDE {
+        let key = scene.key()?;
+        if one.obtains_if_known(&of(in_mode(&key, mode)?, mine), ttl).await?.is_none() {
+            continue;
+        }
+        other.obtains(&of(in_mode(&key, mode)?, its), ttl).await?;
+        let (holders, _) = labels(&one.inspect(&key).await?);
+        let expected = [second.clone(), first.clone()];
+        ensure!(holders == expected, "the holders in {mode:?} are shown as {holders:?}");
+    }
+    Ok(())
+}
+
+pub(in super::super) async fn a_label_ends_with_its_time<H>(scene: Scene<'_, H>) -> Check
+where
+    H: Harness<Client: InspectBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let (key, mark) = (scene.key()?, ClientMark::generate()?);
+    let mut held = scene.claim(&key)?;
+    held.owner = held.owner.of_client(mark);
+    one.granted(&held, scene.long()).await?;
+    let short = scene.ttl().duration();
+    for label in ["first", "second"] {
+        let shown = format!("{label} of {key}").chars().take(60).collect::<String>();
+        one.introduces(mark, &shown, short * 2).await?;
+        for (pause, is_shown) in [(Duration::ZERO, true), (short, true), (short * 2, false)] {
+            scene.elapse(pause).await;
+            let inspection = other.inspect(&key).await?;
+            let label = inspection.holders.first().and_then(|holder| holder.label.as_ref());
+            let expected = is_shown.then_some(shown.as_str());
+            let label = label.map(Label::as_str);
+            ensure!(label == expected, "{expected:?} is shown as {label:?} after {pause:?}");
+        }
+    }
+    one.renewed(&held, scene.long()).await?;
+    Ok(())
+}
+
 fn is_hidden(secret: OwnerToken, inspection: &Inspection) -> Check {
     let shown = format!("{inspection:?}");
     let digits = String::from_utf8_lossy(secret.expose()).into_owned();
@@ -205,6 +289,17 @@ impl<B: Backend> Client<B> {
 }
 
 impl<B: InspectBackend> Client<B> {
+    /// Tells a label; the law is not applicable to a backend without labels.
+    async fn introduces(&self, mark: ClientMark, label: &str, keep: Duration) -> Check {
+        let label = Label::new(label)?;
+        match self.bounded("introduce", self.backend.introduce(mark, &label, keep)).await? {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(Failure::NotApplicable(error.to_string()))
+            }
+            answer => Ok(answer?),
+        }
+    }
+
     async fn inspect(&self, key: &Key) -> Check<Inspection> {
         Ok(self.bounded("inspect", self.backend.inspect(key)).await??)
     }

@@ -17,6 +17,7 @@ pub(super) mod guarding;
 pub(super) mod handing;
 pub(super) mod inspect;
 pub(super) mod joint;
+pub(super) mod listing;
 pub(super) mod permits;
 pub(super) mod queueing;
 

@@ -182,12 +182,22 @@ macro_rules! __lock_core_inspect_laws {
                 "An inspection shows every live lease and every place in the queue, and nothing else.",
             an_inspection_keeps_secrets:
                 "An inspection shows nothing that proves ownership.",
+            an_inspection_shows_labels:
+                "An inspection shows the label of the client of each lease and of each place.",
+            a_label_ends_with_its_time:
+                "A store shows a label for as long as it was told to keep the label, and no longer.",
             a_forced_release_ends_every_lease:
                 "After a forced release no client holds the key, and renewals say so.",
             a_forced_release_serves_the_queue:
                 "A forced release hands the key to the first claim in the queue.",
             tokens_increase_after_a_forced_release:
                 "Tokens increase after a forced release, too.",
+        }
+        listing {
+            a_list_shows_each_lock_of_its_prefix:
+                "A list shows each lock of its prefix with its holders and waiters, and no other lock.",
+            a_list_comes_in_pages:
+                "A list comes in bounded pages and has an end, whatever locks come and go.",
         }
     } };
 }

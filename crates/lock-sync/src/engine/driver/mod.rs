@@ -7,8 +7,10 @@
 mod flights;
 mod timers;
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use lock_core::{Error, ErrorKind, runtime};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -36,16 +38,18 @@ pub(crate) struct Driver<C> {
 }
 
 impl<C: Errand> Driver<C> {
-    /// Starts a driver on this runtime, or on a thread of its own. The driver calls `gone` when it ends, for whatever
-    /// reason.
+    /// Starts a driver on this runtime, or on a thread of its own. The driver also polls `beside` while it works, and
+    /// calls `gone` when it ends, for whatever reason.
     pub(crate) fn start(
         runtime: Option<Handle>,
         timers: &Arc<Timers<impl Timed>>,
         flights: &Arc<Flights>,
+        beside: impl Future<Output = ()> + Send + 'static,
         gone: impl FnOnce() + Send + 'static,
     ) -> Result<Self, Error> {
         let (sender, commands) = unbounded_channel::<C>();
-        let driver = run(Obituary(Some(gone)), commands, Arc::clone(timers), Arc::clone(flights));
+        let (timers, flights) = (Arc::clone(timers), Arc::clone(flights));
+        let driver = run(Obituary(Some(gone)), commands, timers, flights, beside);
         let runtime = match runtime {
             Some(runtime) => {
                 runtime.spawn(driver);
@@ -87,8 +91,10 @@ async fn run(
     mut commands: UnboundedReceiver<impl Errand>,
     timers: Arc<Timers<impl Timed>>,
     flights: Arc<Flights>,
+    beside: impl Future<Output = ()>,
 ) {
     let mut batch = Vec::new();
+    let mut beside = pin!(beside.fuse());
     loop {
         tokio::select! {
             count = commands.recv_many(&mut batch, AT_ONCE) => match count {
@@ -100,6 +106,7 @@ async fn run(
             due = timers.due() => {
                 due.into_iter().for_each(|entry| survive(|| entry.tick()));
             }
+            () = &mut beside => {}
         }
     }
     flights.all_landed().await;

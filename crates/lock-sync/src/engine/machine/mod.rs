@@ -146,6 +146,12 @@ impl<W> Machine<W> {
         }
     }
 
+    /// Draws the owner token of a claim.
+    fn draw(&self) -> Result<OwnerToken, Error> {
+        let owner = (self.owners)()?;
+        Ok(self.policy.label.as_ref().map_or(owner, |label| owner.of_client(label.mark)))
+    }
+
     // ---- Events ----
 
     /// An event begins now. All calls up to [`end`](Self::end) belong to the event. The last of them must be, or

@@ -164,7 +164,7 @@ impl<W> Machine<W> {
             && leased.turn.is_wanted()
             && !leased.holds.has_forgotten()
             && self.watch == Watching::On;
-        let owner = (self.owners)().ok().filter(|_| fits)?;
+        let owner = self.draw().ok().filter(|_| fits)?;
         let claim = Claim::exclusive(self.key.clone(), owner).in_mode(want);
         let request = Acquire::new(claim, self.policy.ttl).reserving(self.reserve()).queued();
         Some(self.for_value(request))

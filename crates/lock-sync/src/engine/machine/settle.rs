@@ -204,7 +204,7 @@ impl<W> Machine<W> {
         if !self.may_ask(want) {
             return false;
         }
-        let owner = match (self.owners)() {
+        let owner = match self.draw() {
             Ok(owner) => owner,
             Err(error) => {
                 self.deny_all(&Denial::Failed(error));

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Error, Instant, Ttl};
+use lock_core::{Acquire, Error, Instant, Label, Ttl};
 
 use crate::engine::holds::HoldId;
+use crate::engine::labels::{Labelled, Labels};
 use crate::engine::queue::WaiterId;
 use crate::engine::validity::Validity;
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 
 /// What a lock promises its holders and its waiters. Locks of one process with one name and one policy are one lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Policy {
     pub(crate) ttl: Ttl,
     pub(crate) renew: bool,
@@ -22,6 +23,8 @@ pub(crate) struct Policy {
     pub(crate) outage_limit: Option<Duration>,
     /// Whether the store can convert a lease that is held.
     pub(crate) converts: bool,
+    /// The label by which people know the holders and the waiters. `None` without random bytes for its mark.
+    pub(crate) label: Option<Arc<Labelled>>,
 }
 
 impl Policy {
@@ -29,6 +32,11 @@ impl Policy {
     /// lease that was held has ended.
     pub(crate) fn patience(&self) -> Duration {
         self.outage_limit.unwrap_or(self.ttl.duration())
+    }
+
+    /// Takes this label. Without random bytes for its mark, the policy keeps its former one.
+    pub(crate) fn set_label(&mut self, label: &Label, labels: &Labels) {
+        self.label = labels.of(label).or(self.label.take());
     }
 }
 

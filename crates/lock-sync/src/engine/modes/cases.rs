@@ -18,6 +18,7 @@ fn policy() -> Policy {
         max_hold: None,
         outage_limit: None,
         converts: true,
+        label: None,
     }
 }
 

@@ -102,6 +102,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
         max_hold: max_hold.map(|millis| Duration::from_millis(millis + 1)),
         outage_limit: outage.map(Duration::from_millis),
         converts: true,
+        label: None,
     })
 }
 

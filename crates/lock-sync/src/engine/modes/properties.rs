@@ -38,7 +38,7 @@ proptest! {
     ) {
         let wants = if converts { wants } else { fixed };
         tell(async move {
-            let policy = Policy { converts, ..policy };
+            let policy = Policy { converts, ..policy.clone() };
             let mut world = World::new(policy, manner, wants, None).await;
             for event in events {
                 world.event(event).await;
@@ -71,6 +71,6 @@ proptest! {
         quiet in proptest::collection::vec(event(false), 1..120),
     ) {
         let events = if losing { events } else { quiet };
-        run(Policy { converts: false, ..policy }, manner, wants, few, events);
+        run(Policy { converts: false, ..policy.clone() }, manner, wants, few, events);
     }
 }

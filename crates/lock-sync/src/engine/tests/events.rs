@@ -103,6 +103,7 @@ pub(super) fn policy() -> impl Strategy<Value = Policy> {
         max_hold: max_hold.map(Duration::from_millis),
         outage_limit: None,
         converts: true,
+        label: None,
     })
 }
 

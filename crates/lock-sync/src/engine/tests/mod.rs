@@ -180,6 +180,7 @@ fn with(handoff: Handoff, cache: Option<Duration>) -> World {
         max_hold: None,
         outage_limit: None,
         converts: true,
+        label: None,
     };
     World::new(policy, Manner { handoff, cache, value: false })
 }

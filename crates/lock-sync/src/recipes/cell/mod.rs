@@ -13,7 +13,7 @@ use lock_core::{
 pub(crate) use watcher::Watcher;
 pub(crate) use writing::Unwritten;
 
-use crate::bare::{BareLock, Denial, Hold, Limit, Policy, Retries, Wait};
+use crate::bare::{BareLock, Denial, Hold, Labels, Limit, Policy, Retries, Wait};
 use crate::error::{LeaseLost, LossReason};
 use crate::handoff::Handoff;
 use crate::locks::Locks;
@@ -50,7 +50,7 @@ impl RemoteCell {
     }
 
     /// This lock with another policy.
-    pub(crate) fn with_policy(self, change: impl FnOnce(&mut Policy)) -> Self {
+    pub(crate) fn with_policy(self, change: impl FnOnce(&mut Policy, &Labels)) -> Self {
         self.map(|bare| bare.with_policy(change))
     }
 
