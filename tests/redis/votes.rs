@@ -10,7 +10,7 @@ use lock_core::{
 use lock_redis::RedisBackend;
 
 use crate::support::{
-    Server, Waiter, attempt, claim, claim_of, granted, long, millis, open, state_after,
+    Server, Waiter, attempt, calls, claim, claim_of, granted, long, millis, open, state_after,
 };
 
 const LOCK: &str = "lock:{a}";
@@ -167,6 +167,41 @@ async fn a_repeated_vote_returns_its_own_tokens_and_not_those_of_a_confirmed_hol
         other.release(&next).await.unwrap();
         drop(watch);
     }
+}
+
+/// The quick script decides as long as no claim waits: it keeps the flag of the state, and the mark of the lock.
+#[tokio::test]
+async fn a_lock_that_clients_watch_is_voted_for_in_one_call_and_every_release_is_heard() {
+    let server = Server::start();
+    let (one, other, mut raw) = (open(&server), open(&server), server.client());
+    let mut watch = other.watch(&Key::new("a").unwrap()).await.unwrap();
+    // There is no state yet that names a token.
+    let first = claim("a");
+    let mut last = numbers(&one, &first, now(), 1).await.1;
+    one.release(&first).await.unwrap();
+    assert_eq!(crate::support::soon(watch.next()).await, Some(lock_core::Hint::Released));
+    for voter in [&one, &other, &one, &other] {
+        let held = claim("a");
+        let before = calls(&mut raw, "evalsha");
+        let (low, high) = numbers(voter, &held, now(), 3).await;
+        assert!(low > last && high == low + 2, "{last} {low} {high}");
+        last = high;
+        assert_eq!(refused(&one, &claim("a")).await.0, Some(held.owner.tag()));
+        assert_eq!(calls(&mut raw, "evalsha"), before + 2);
+        let lock = raw.command::<String>(&["GET", LOCK]);
+        assert!(lock.len() == 33 && lock.ends_with('w'), "{lock}");
+        let state = raw.command::<String>(&["GET", FENCE]);
+        assert!(state.starts_with('w') && state.ends_with(" l"), "{state}");
+        assert_eq!(state.contains(" i"), std::ptr::eq(voter, &other), "{state}");
+        voter.release(&held).await.unwrap();
+        assert_eq!(crate::support::soon(watch.next()).await, Some(lock_core::Hint::Released));
+    }
+    // A claim that waits is served before a ballot.
+    let held = claim("a");
+    voted(&one, &ballot(&held, now())).await;
+    let waiter = Waiter::queue(&other, claim("a")).await;
+    one.release(&held).await.unwrap();
+    assert_eq!(refused(&one, &claim("a")).await.0, Some(waiter.claim().owner.tag()));
 }
 
 #[tokio::test]

@@ -188,26 +188,21 @@ fn about(script: &'static Script, names: &Names<'_>, claim: &Claim, room: usize)
     call
 }
 
-/// A call of a script on the key of a lock, the key of its state, and a third key if there is one.
-pub(crate) fn on_state_and(
-    script: &'static Script,
-    names: &Names<'_>,
-    third: Option<&[u8]>,
-    room: usize,
-) -> Call {
-    let state = names.state();
-    let bytes = names.lock().len() + state[0].len() + state[1].len() + third.map_or(0, <[u8]>::len);
-    let keys = if third.is_some() { 3 } else { 2 };
-    let mut call = Call::new(script, keys, bytes + NUMBERS + room);
-    call.bytes(names.lock()).pieces(state);
-    if let Some(third) = third {
-        call.bytes(third);
-    }
-    call
+/// A call of a script on the key of a lock and the key of its state.
+pub(crate) fn on_state(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
+    on(script, names, [names.state()].into_iter(), room)
 }
 
-pub(crate) fn on_state(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
-    on_state_and(script, names, None, room)
+/// A call of a script on the key of a lock, its state and its queue, and on a fourth key if there is one.
+pub(crate) fn on_state_and_queue(
+    script: &'static Script,
+    names: &Names<'_>,
+    fourth: Option<&[u8]>,
+    room: usize,
+) -> Call {
+    let [state, queue, ..] = names.satellites();
+    let fourth = fourth.map(|key| [key, b""]);
+    on(script, names, [state, queue].into_iter().chain(fourth), room)
 }
 
 /// A call of a script on the keys of a lock, and on a seventh key if there is one.
@@ -218,14 +213,23 @@ pub(crate) fn on_keys(
     room: usize,
 ) -> Call {
     let satellites = names.satellites().into_iter().chain(seventh);
-    let (keys, bytes) =
-        satellites.clone().fold((1, names.lock().len()), |(keys, bytes), pieces| {
-            (keys + 1, bytes + pieces[0].len() + pieces[1].len())
-        });
-    let mut call = Call::new(script, keys, bytes + NUMBERS + room).keeping(names.keeping());
+    on(script, names, satellites, room).keeping(names.keeping())
+}
+
+/// A call of a script on the key of a lock and on these keys.
+fn on<'a>(
+    script: &'static Script,
+    names: &Names<'_>,
+    others: impl Iterator<Item = [&'a [u8]; 2]> + Clone,
+    room: usize,
+) -> Call {
+    let (keys, bytes) = others.clone().fold((1, names.lock().len()), |(keys, bytes), it| {
+        (keys + 1, bytes + it[0].len() + it[1].len())
+    });
+    let mut call = Call::new(script, keys, bytes + NUMBERS + room);
     call.bytes(names.lock());
-    for satellite in satellites {
-        call.pieces(satellite);
+    for key in others {
+        call.pieces(key);
     }
     call
 }

@@ -1,5 +1,6 @@
 //! Asking for a lease until it is granted, another claim has it, or too few nodes answer.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ const UNMOVED: u32 = 3;
 /// The shortest time that the nodes of a majority have before the request asks other nodes as well.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+/// How long a request waits at most for the turns of other clients.
+const TURN: Duration = Duration::from_millis(2);
+
 /// When to ask again after a vote without a winner.
 const SOON: Duration = Duration::from_millis(50);
 
@@ -54,9 +58,9 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 let nodes = lapsed.iter().map(|ballot| ballot.node).collect();
                 give_up(core, request, lapsed, nodes).await;
                 // Otherwise the clients that hear first of a release would have all the turns.
-                if core.watched.gives_way(&request.claim.key) {
-                    pause(&core.background, core.clock, SHORTEST).await;
-                }
+                let others = pin!(core.watched.give_way(&request.claim.key));
+                let long = pin!(pause(&core.background, core.clock, TURN));
+                select(others, long).await;
                 return asking.run().await;
             }
             Begun::Joined(outcome) => {
@@ -75,7 +79,7 @@ async fn joined<N: QuorumNode>(
     outcome: oneshot::Receiver<Result<(Acquire, AcquireOutcome), Error>>,
 ) -> Option<Result<AcquireOutcome, Error>> {
     let limit = core.longest(core.settings.limit(request.ttl));
-    let too_long = std::pin::pin!(pause(&core.background, core.clock, 2 * limit));
+    let too_long = pin!(pause(&core.background, core.clock, 2 * limit));
     match select(outcome, too_long).await {
         Either::Left((Ok(Err(error)), _)) => Some(Err(error)),
         Either::Left((Ok(Ok((first, attempt))), _)) => {

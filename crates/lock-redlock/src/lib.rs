@@ -86,7 +86,7 @@
 //! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes are
 //! less than a millisecond away, the request then asks one node of the majority first, and asks the others when it has
 //! that vote. So a client that is refused has sent one command, and clients seldom split the votes. A client that had the
-//! lock more recently than is usual waits for a millisecond before it asks.
+//! lock more recently than is usual waits until it has heard of the turns of other clients, or for two milliseconds.
 //!
 //! # Nodes that may have forgotten
 //!

@@ -36,6 +36,8 @@ pub(crate) enum Outcome {
     /// A quorum has granted the claim, but does not agree on its tokens.
     Disagreed,
     Held,
+    /// The node that was asked first has voted for another claim a short time ago. The other nodes were not asked.
+    Moving,
     Split {
         favourite: bool,
     },
@@ -151,9 +153,9 @@ impl<N: QuorumNode> Round<N> {
                 (None, None) => self.close(),
             }
             if !self.rest.is_empty() && self.asked.open().is_empty() {
-                if self.is_held_first() {
+                if self.is_moving() {
                     self.withdraw();
-                    return Outcome::Held;
+                    return Outcome::Moving;
                 }
                 self.ask_rest();
             }
@@ -170,12 +172,13 @@ impl<N: QuorumNode> Round<N> {
         std::mem::take(&mut self.rest).iter().for_each(|node| self.ask(node));
     }
 
-    /// Whether the node that was asked first has voted for another claim than the last time. Then the lock moves on, and
-    /// that claim will have the other nodes, too. If it is the same claim, it may lack them.
-    fn is_held_first(&self) -> bool {
+    /// Whether the node that was asked first has voted for another claim, and not long ago. Then the lock moves on, and
+    /// that claim will have the other nodes, too. If it has had that node for long, it may lack them.
+    fn is_moving(&self) -> bool {
         let rivals = self.tally.rivals();
         let holder = rivals.first().and_then(|(_, holder)| *holder);
-        holder.is_some_and(|holder| self.core.watched.is_new(&self.request.claim.key, holder))
+        let now = self.core.clock.now();
+        holder.is_some_and(|holder| self.core.watched.is_new(&self.request.claim.key, holder, now))
     }
 
     /// Asks no more nodes: those that were not asked have no ballots to release.

@@ -1,25 +1,35 @@
-//! The keys for which this process waits, and the claim that was last found in its way.
+//! The keys for which this process waits, the claim that was last found in its way, and the turns of other processes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lock_core::{Key, OwnerTag};
+use lock_core::{Instant, Key, OwnerTag};
+use tokio::sync::Notify;
 
 /// The watched keys. Other clients probably want such a key as well.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<HashMap<Key, Rival>>);
+pub(crate) struct Watched(Mutex<HashMap<Key, Rivals>>);
 
 #[derive(Debug, Default)]
-struct Rival {
+struct Rivals {
     watches: usize,
-    last: Option<OwnerTag>,
-    /// How often the lock has moved on since this process had it.
-    moves: u32,
-    /// How often the lock moves on between two turns of this process: a smoothed average, times [`UNIT`].
+    /// The claim that was last in the way, and since when this process knows that.
+    last: Option<(OwnerTag, Instant)>,
+    /// How often the lock was free since this process released it.
+    turns: u32,
+    /// Whether the next hint is about the release of this process.
+    is_own: bool,
+    /// How many turns others have between two turns of this process: a smoothed average, times [`UNIT`].
     usual: u32,
+    /// Tells of each turn.
+    turned: Arc<Notify>,
 }
 
 const UNIT: u32 = 64;
+
+/// For how long a claim that has one node is expected to get the others.
+const RECENT: Duration = Duration::from_millis(5);
 
 /// A watch of a key, until it is dropped.
 #[derive(Debug)]
@@ -38,41 +48,74 @@ impl Watched {
         self.lock().contains_key(key)
     }
 
-    /// Notes the claim that is in the way. Returns whether it differs from the last one: then the lock moves on.
-    pub(crate) fn is_new(&self, key: &Key, rival: OwnerTag) -> bool {
+    /// Notes the claim that is in the way. Returns whether it has been for less than [`RECENT`].
+    pub(crate) fn is_new(&self, key: &Key, rival: OwnerTag, now: Instant) -> bool {
         let mut keys = self.lock();
         let Some(known) = keys.get_mut(key) else { return false };
-        let is_new = known.last.replace(rival) != Some(rival);
-        known.moves += u32::from(is_new);
-        is_new
+        let same = known.last.filter(|(last, _)| *last == rival);
+        let (_, since) = *known.last.insert(same.unwrap_or((rival, now)));
+        now < since + RECENT
     }
 
     /// This process has the lock.
     pub(crate) fn win(&self, key: &Key) {
         if let Some(known) = self.lock().get_mut(key) {
-            let moves = std::mem::take(&mut known.moves).min(UNIT);
-            known.usual = (3 * known.usual + moves * UNIT) / 4;
+            let turns = std::mem::take(&mut known.turns).min(UNIT);
+            known.usual = (3 * known.usual + turns * UNIT) / 4;
+            known.is_own = true;
         }
     }
 
-    /// Whether the process should let others go first, because its last turn was not long ago.
-    pub(crate) fn gives_way(&self, key: &Key) -> bool {
-        self.lock().get(key).is_some_and(|known| 2 * known.moves * UNIT < known.usual)
+    /// Waits for as long as this process should let others go first, because its last turn was not long ago.
+    pub(crate) async fn give_way(&self, key: &Key) {
+        while let Some(turned) = self.gives_way(key) {
+            let mut turn = std::pin::pin!(turned.notified());
+            turn.as_mut().enable();
+            // There may have been a turn in between.
+            if self.gives_way(key).is_some() {
+                turn.await;
+            }
+        }
+    }
+
+    /// What tells of the next turn, if the process should wait for it.
+    fn gives_way(&self, key: &Key) -> Option<Arc<Notify>> {
+        let keys = self.lock();
+        let known = keys.get(key).filter(|known| 2 * known.turns * UNIT < known.usual)?;
+        Some(Arc::clone(&known.turned))
     }
 
     /// A panic under the lock leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Rival>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Rivals>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Watching {
+    /// The lock was free: the turn of a process has ended. (With several watches of one key there are more turns, always
+    /// in the same proportion.)
+    pub(crate) fn turns(&self) {
+        let mut keys = self.watched.lock();
+        let Some(known) = keys.get_mut(&self.key) else { return };
+        if !std::mem::take(&mut known.is_own) {
+            known.turns = known.turns.saturating_add(1).min(UNIT);
+        }
+        let turned = Arc::clone(&known.turned);
+        drop(keys);
+        turned.notify_waiters();
     }
 }
 
 impl Drop for Watching {
     fn drop(&mut self) {
         let mut keys = self.watched.lock();
-        if let Some(rival) = keys.get_mut(&self.key) {
-            rival.watches -= 1;
-            if rival.watches == 0 {
-                keys.remove(&self.key);
+        if let Some(rivals) = keys.get_mut(&self.key) {
+            rivals.watches -= 1;
+            if rivals.watches == 0 {
+                let gone = keys.remove(&self.key);
+                drop(keys);
+                // A request that gives way to others asks now.
+                gone.iter().for_each(|gone| gone.turned.notify_waiters());
             }
         }
     }
@@ -80,24 +123,63 @@ impl Drop for Watching {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     #[test]
     fn a_key_is_known_while_it_is_watched() {
         let (watched, key) = (Arc::new(Watched::default()), Key::new("a").unwrap());
         let [one, other] = [1, 2].map(OwnerTag::new);
-        assert!(!watched.is_new(&key, one));
+        let is_new = |rival, millis| {
+            let now = Instant::from_nanos(0) + Duration::from_millis(millis);
+            watched.is_new(&key, rival, now)
+        };
+        assert!(!is_new(one, 0) && !watched.has(&key));
         let watches = [(); 2].map(|()| watched.watch(&key));
-        assert!(watched.is_new(&key, one) && !watched.is_new(&key, one));
-        assert!(watched.is_new(&key, other) && watched.has(&key));
-        assert!(!watched.gives_way(&key));
-        watched.win(&key);
-        assert!(watched.gives_way(&key));
-        assert!(watched.is_new(&key, one) && !watched.gives_way(&key));
-        // Alone it need not wait.
-        (0..32).for_each(|_| watched.win(&key));
-        assert!(!watched.gives_way(&key));
+        assert!(is_new(one, 0) && is_new(one, 4) && !is_new(one, 5) && watched.has(&key));
+        assert!(is_new(other, 5) && is_new(one, 6));
         drop(watches);
         assert!(!watched.has(&key));
+    }
+
+    #[test]
+    fn a_process_gives_way_until_others_had_half_of_their_usual_turns() {
+        let (watched, key) = (Arc::new(Watched::default()), Key::new("a").unwrap());
+        let watch = watched.watch(&key);
+        let gives_way = || watched.gives_way(&key).is_some();
+        assert!(!gives_way());
+        // Its own turn, and three turns of others.
+        for _ in 0..8 {
+            watched.win(&key);
+            (0..4).for_each(|_| watch.turns());
+        }
+        watched.win(&key);
+        let mut waits = std::pin::pin!(watched.give_way(&key));
+        for _ in 0..2 {
+            watch.turns();
+            assert!(waits.as_mut().now_or_never().is_none() && gives_way());
+        }
+        watch.turns();
+        assert!(waits.now_or_never().is_some() && !gives_way());
+        // Alone it need not wait.
+        for _ in 0..32 {
+            watched.win(&key);
+            watch.turns();
+        }
+        assert!(!gives_way());
+    }
+
+    #[test]
+    fn a_process_that_watches_no_more_does_not_wait() {
+        let (watched, key) = (Arc::new(Watched::default()), Key::new("a").unwrap());
+        let watch = watched.watch(&key);
+        watched.win(&key);
+        (0..9).for_each(|_| watch.turns());
+        watched.win(&key);
+        let mut waits = std::pin::pin!(watched.give_way(&key));
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(watch);
+        assert!(waits.now_or_never().is_some());
     }
 }

@@ -36,7 +36,7 @@ struct Watching<N> {
     key: Key,
     ears: Vec<Ear>,
     merger: Merger,
-    _watched: watched::Watching,
+    watched: watched::Watching,
     ready: VecDeque<Hint>,
     /// When the nodes must have answered for the watch to begin.
     deadline: Instant,
@@ -70,7 +70,7 @@ impl<N: QuorumNode> Watching<N> {
             key: key.clone(),
             ears: (0..core.quorum.nodes()).map(ear).collect(),
             merger: Merger::new(core.quorum),
-            _watched: core.watched.watch(key),
+            watched: core.watched.watch(key),
             ready: VecDeque::new(),
             deadline: core.clock.now() + core.longest(core.settings.patience()),
             timer: Timer::default(),
@@ -210,6 +210,9 @@ impl<N: QuorumNode> Stream for Watching<N> {
             let now = core.clock.now();
             this.ready.extend(this.merger.fire(now));
             if let Some(hint) = this.ready.pop_front() {
+                if matches!(hint, Hint::Released | Hint::Expired) {
+                    this.watched.turns();
+                }
                 return Poll::Ready(Some(hint));
             }
             if this.ears.iter().all(|ear| matches!(ear.state, State::Deaf)) {

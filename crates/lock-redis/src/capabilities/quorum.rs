@@ -134,14 +134,13 @@ impl Poll<'_> {
             }
         };
         let unintelligible = || Failure::from(verbs::unintelligible("vote"));
-        let is_exclusive = ballot.request.claim.mode == Mode::Exclusive;
-        if is_exclusive && !site.hub().watches(names) {
-            let answer = run(quick_vote(names, node, ballot)).await?;
+        let inbox = site.hub().inbox_for(names);
+        if ballot.request.claim.mode == Mode::Exclusive {
+            let answer = run(quick_vote(names, node, ballot, inbox.as_ref())).await?;
             if answer.reply != Reply::Text(b"?".to_vec()) {
                 return voted(ballot, None, &answer).ok_or_else(unintelligible);
             }
         }
-        let inbox = site.hub().inbox_for(names);
         let answer = run(vote(names, node, ballot, inbox.as_ref())?).await?;
         voted(ballot, Some(inbox.is_some()), &answer).ok_or_else(unintelligible)
     }
@@ -225,18 +224,26 @@ fn vote(
     Ok(call)
 }
 
-/// A ballot for an exclusive lease on a free lock.
-fn quick_vote(names: &Names<'_>, node: Option<&[u8]>, ballot: &Ballot) -> Call {
+/// A ballot for an exclusive lease on a free lock that no claim waits for.
+fn quick_vote(
+    names: &Names<'_>,
+    node: Option<&[u8]>,
+    ballot: &Ballot,
+    inbox: Option<&Inbox>,
+) -> Call {
     let Ballot { request: Acquire { claim, ttl, .. }, floor, .. } = ballot;
     let (clock, below) = state::clock_of(*floor);
     // It may be ahead of the server's clock by a second.
     let keep = ttl.as_millis() + names.retention() + 2_000;
-    let mut call = verbs::on_state_and(&QUICK_VOTE, names, node, 2 * SECRET + room(ballot));
+    let mut call = verbs::on_state_and_queue(&QUICK_VOTE, names, node, 2 * SECRET + room(ballot));
     call.bytes(claim.owner.expose())
         .number(ttl.as_millis())
         .number(keep)
-        .text(format_args!("{clock:016}"))
-        .pieces([below, verbs::named(&claim.owner)]);
+        .text(format_args!("{clock:016}"));
+    match inbox {
+        Some(inbox) => call.pieces([below, verbs::named(&claim.owner), b" i", inbox.id()]),
+        None => call.pieces([below, verbs::named(&claim.owner)]),
+    };
     call
 }
 

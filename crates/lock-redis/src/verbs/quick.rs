@@ -8,7 +8,8 @@ use lock_core::{
 
 use super::brought::{bringing, split};
 use super::{
-    Acquired, NUMBERS, number, on_state, queued, remaining, time_left, unintelligible, valid_for,
+    Acquired, NUMBERS, number, on, on_state, queued, remaining, time_left, unintelligible,
+    valid_for,
 };
 use crate::hub::Inbox;
 use crate::keys::Names;
@@ -290,25 +291,14 @@ pub(super) fn on_queue(
     let owner = claim.owner.expose();
     let [state, queue, places, ..] = names.satellites();
     let satellites = [state, queue, places].into_iter().chain(fifth);
-    let (keys, bytes) = satellites.clone().fold((1, names.lock().len()), |(keys, bytes), it| {
-        (keys + 1, bytes + it[0].len() + it[1].len())
-    });
-    let mut call = Call::new(script, keys, bytes + 2 * owner.len() + NUMBERS + room);
-    call.bytes(names.lock());
-    for satellite in satellites {
-        call.pieces(satellite);
-    }
+    let mut call = on(script, names, satellites, 2 * owner.len() + room);
     call.bytes(owner).number(names.retention());
     call
 }
 
 /// A call that names the lock, its state and its value.
 pub(super) fn on_value(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
-    let (lock, keys) = (names.lock(), [names.state(), names.cell()]);
-    let bytes: usize = keys.iter().flatten().map(|piece| piece.len()).sum();
-    let mut call = Call::new(script, 3, lock.len() + bytes + NUMBERS + room);
-    call.bytes(lock).pieces(keys[0]).pieces(keys[1]);
-    call
+    on(script, names, [names.state(), names.cell()].into_iter(), room)
 }
 
 /// A call that names the lock alone, with the owner's token.

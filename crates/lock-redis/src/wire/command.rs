@@ -134,12 +134,13 @@ impl Call {
         self
     }
 
-    /// Adds one argument that comes in two pieces.
-    pub(crate) fn pieces(&mut self, [first, second]: [&[u8]; 2]) -> &mut Self {
+    /// Adds one argument that comes in pieces.
+    pub(crate) fn pieces<const N: usize>(&mut self, pieces: [&[u8]; N]) -> &mut Self {
         let mut argument = self.command.writer_for_next_arg();
-        // Writing to memory does not fail.
-        let _ = argument.write_all(first);
-        let _ = argument.write_all(second);
+        for piece in pieces {
+            // Writing to memory does not fail.
+            let _ = argument.write_all(piece);
+        }
         drop(argument);
         self
     }
