@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_is_out() {
+    fn a_contestant_that_fails_is_out() {
         let mut turns = 0;
         let mut rounds = Rounds::<f64>::new();
         rounds.add("a", || {

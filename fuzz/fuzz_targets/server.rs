@@ -62,7 +62,7 @@ async fn ask(backend: &RedisBackend, said: &Conversation<'_>) {
     let claim = Claim::exclusive(key.clone(), owner);
     let request = Acquire::new(claim.clone(), Ttl::DEFAULT).queued();
     let check =
-        |what: &str, is_so: bool| assert!(!is_so || said.has(TAG), "{what} by nobody's word");
+        |what: &str, is_so: bool| assert!(!is_so || said.has(TAG), "{what} without a word of the server");
 
     let watch = backend.watch(&key).await;
     for claim in [claim.clone(), claim.clone().in_mode(Mode::Shared)] {

@@ -64,7 +64,7 @@ impl Place {
         format!("redis://{}", self.addr)
     }
 
-    /// Has the conversation with whoever connects, one after the other. The answers go on where they were
+    /// Has the conversation with each client that connects, one after another. The answers go on where they were
     /// with the one before.
     pub async fn serve(&self, conversation: &Conversation<'_>) {
         let mut next = 0;

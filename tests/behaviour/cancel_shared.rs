@@ -72,7 +72,7 @@ async fn an_upgrade_that_waits_for_a_reader() {
 }
 
 #[tokio::test]
-async fn an_upgrade_for_which_nobody_is_in_the_way() {
+async fn an_upgrade_without_other_readers() {
     let pair = Pair::new();
     let here = rwlock(&pair.here);
     let (dropped, had) = give_up_at_every_poll(ROUNDS, async || {

@@ -88,7 +88,7 @@ async fn without_any_channel_locks_work_and_waiters_get_in() {
 }
 
 #[tokio::test]
-async fn without_config_locks_work_whatever_was_asked_of_notifications() {
+async fn without_config_locks_work_with_every_choice_of_notifications() {
     let server = server_without(&[]);
     let modes = [
         Notifications::Require,

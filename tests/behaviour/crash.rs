@@ -110,7 +110,7 @@ fn the_end_of_a_killed_holder_lets_exactly_one_of_many_in_and_then_all_in_order(
 }
 
 #[test]
-fn a_server_that_comes_back_empty_makes_all_who_waited_ask_at_once() {
+fn a_server_that_comes_back_empty_makes_all_waiters_ask_at_once() {
     const HOLD: Duration = Duration::from_millis(20);
     let server = RedisServer::start();
     let [holder, waiters @ ..]: [Worker; 5] = workers(&server, TTL);

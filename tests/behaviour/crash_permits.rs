@@ -86,7 +86,7 @@ fn permits_that_were_forgotten_do_not_come_back() {
 }
 
 #[test]
-fn a_waiter_for_many_is_in_nobodys_way_for_long() {
+fn a_dead_waiter_for_many_permits_delays_others_only_for_its_place() {
     for fate in Fate::ALL {
         let server = RedisServer::start();
         let [holder] = workers(&server, TTL);

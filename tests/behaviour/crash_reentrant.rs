@@ -14,7 +14,7 @@ use crate::support::{
 const LEASE: Duration = Duration::from_secs(1);
 
 /// A kind of lock, as a new owner.
-fn somebody() -> String {
+fn as_a_new_owner() -> String {
     format!("as {}", Owner::new().unwrap().pass().expose())
 }
 
@@ -28,7 +28,7 @@ fn the_one_that_is_left_keeps_the_lock() {
             let [stranger] = workers(&server, TTL);
             let other = options(TTL).renewal(false).spawn(&server.url());
             let (order, strangers) =
-                (format!("it {}", somebody()), format!("lock it {}", somebody()));
+                (format!("it {}", as_a_new_owner()), format!("lock it {}", as_a_new_owner()));
             let (first, second) = if was_first { (&victim, &other) } else { (&other, &victim) };
             let token = first.lock(&order);
             assert_eq!(second.lock(&order), token);
@@ -67,10 +67,10 @@ fn the_last_to_die_holds_the_others_up_for_its_lease() {
         let server = RedisServer::start();
         let [victim] = workers(&server, LEASE);
         let [first, stranger] = workers(&server, TTL);
-        let order = format!("it {}", somebody());
+        let order = format!("it {}", as_a_new_owner());
         let token = first.lock(&order);
         victim.lock(&order);
-        line_up(&server, &[&stranger], &format!("lock it {}", somebody()));
+        line_up(&server, &[&stranger], &format!("lock it {}", as_a_new_owner()));
         fate.befall(&server, &victim);
         let since = now();
         let left = leases(&server)[0].left(&server);
@@ -86,9 +86,9 @@ fn the_last_to_die_holds_the_others_up_for_its_lease() {
 fn a_dead_owner_in_line_is_passed_over_at_once() {
     let server = RedisServer::start();
     let [holder, victim, next] = workers(&server, TTL);
-    let token = holder.lock(&format!("it {}", somebody()));
-    line_up(&server, &[&victim], &format!("lock it {}", somebody()));
-    line_up(&server, &[&next], &format!("lock it {}", somebody()));
+    let token = holder.lock(&format!("it {}", as_a_new_owner()));
+    line_up(&server, &[&victim], &format!("lock it {}", as_a_new_owner()));
+    line_up(&server, &[&next], &format!("lock it {}", as_a_new_owner()));
     kill_noticed(&server, &victim);
     holder.unlock("it");
     assert!(next.locked("it", AT_ONCE) > token);

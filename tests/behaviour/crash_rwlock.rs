@@ -65,7 +65,7 @@ fn a_reader_costs_a_writer_its_lease() {
 }
 
 #[test]
-fn the_last_reader_costs_a_writer_its_own_lease_and_not_that_of_one_who_has_left() {
+fn a_writer_waits_for_the_lease_of_a_dead_reader_and_not_of_one_that_left() {
     let server = RedisServer::start();
     let [victim] = workers(&server, LEASE);
     let [other, writer] = workers(&server, TTL);
@@ -139,7 +139,7 @@ fn a_writer_costs_readers_its_lease_and_then_they_enter_together() {
 }
 
 #[test]
-fn a_writer_that_waits_is_in_nobodys_way_for_long() {
+fn a_dead_waiting_writer_delays_readers_only_for_its_place() {
     for fate in Fate::ALL {
         let server = RedisServer::start();
         let [reader] = workers(&server, TTL);
@@ -180,7 +180,7 @@ fn a_dead_writer_at_the_head_is_passed_over_when_the_reader_leaves() {
 }
 
 #[test]
-fn an_upgrade_ends_with_its_process_and_keeps_nobody_out() {
+fn an_upgrade_ends_with_its_process_and_keeps_no_reader_out() {
     for fate in Fate::ALL {
         let server = RedisServer::start();
         let [victim, late, heir] = workers(&server, LEASE);

@@ -22,7 +22,7 @@ for_all_that_excludes! {
     after_a_runtime_is_gone
     in_a_destructor_of_a_thread_local
     after_every_other_handle
-    a_server_that_stands_still_keeps_nobody_waiting
+    a_drop_does_not_wait_for_a_server_that_stands_still
 }
 
 /// A guard of the lock "it", and the handle that it came from.
@@ -159,7 +159,7 @@ fn after_every_other_handle<X: Excluding>() {
     drop(there);
 }
 
-fn a_server_that_stands_still_keeps_nobody_waiting<X: Excluding>() {
+fn a_drop_does_not_wait_for_a_server_that_stands_still<X: Excluding>() {
     // A drop that waits for the server would wait for this long.
     const TIMEOUT: Duration = Duration::from_secs(25);
     let pair = Pair::with(|redis| redis.command_timeout(TIMEOUT), |locks| locks);

@@ -70,7 +70,7 @@ fn in_fair_mode_processes_take_turns_for_three_scripts_each() {
 }
 
 #[test]
-fn by_default_nobody_waits_longer_than_the_budget_of_the_others() {
+fn by_default_no_process_waits_longer_than_the_budgets_of_the_others() {
     let server = RedisServer::start();
     let (turns, scripts) = contended(&options(), &server, 60_000);
     // The budget allows the process to pass the lease on inside itself.

@@ -111,7 +111,7 @@ async fn without_notifications_the_timer_alone_sees_a_release() {
 }
 
 #[tokio::test]
-async fn no_two_clients_of_whatever_kind_hold_the_key_at_once() {
+async fn no_two_clients_of_any_kind_hold_the_key_at_once() {
     let server = notifying();
     let (one, other) = (ours(&server), ours(&server));
     let held = Arc::new(AtomicBool::new(false));

@@ -96,7 +96,7 @@ fn a_process_that_stood_still_for_less_than_its_lease_keeps_it() {
 }
 
 #[test]
-fn a_waiting_process_that_is_killed_is_in_nobodys_way() {
+fn a_killed_waiter_delays_no_other_waiter() {
     let server = RedisServer::start();
     let [holder, victim, other] = [(); 3].map(|()| worker(&server));
     let token = holder.lock("it");

@@ -8,17 +8,17 @@ use lock_tests::{RedisServer, Worker, lock_worker};
 use crate::support::{AT_ONCE, Leftovers, Pair, TTL, leases, line_up, soon, workers};
 
 /// A kind of lock, as a new owner.
-fn somebody() -> String {
+fn as_a_new_owner() -> String {
     format!("as {}", Owner::new().unwrap().pass().expose())
 }
 
 #[test]
-fn a_process_enters_what_another_holds_before_all_who_wait() {
+fn a_process_enters_the_lock_of_its_owner_before_all_waiters() {
     let server = RedisServer::start();
     let [service, called, stranger] = workers(&server, TTL);
-    let order = format!("it {}", somebody());
+    let order = format!("it {}", as_a_new_owner());
     let token = service.lock(&order);
-    line_up(&server, &[&stranger], &format!("lock it {}", somebody()));
+    line_up(&server, &[&stranger], &format!("lock it {}", as_a_new_owner()));
     assert_eq!(called.lock(&order), token, "it is one turn");
     assert_eq!(called.lock(&order.replacen("it", "it#2", 1)), token);
     // One for each process.
@@ -44,10 +44,10 @@ fn a_process_enters_what_another_holds_before_all_who_wait() {
 fn all_of_one_name_are_served_together() {
     let server = RedisServer::start();
     let [holder, one, between, other] = workers(&server, TTL);
-    let token = holder.lock(&format!("it {}", somebody()));
-    let order = format!("lock it {}", somebody());
+    let token = holder.lock(&format!("it {}", as_a_new_owner()));
+    let order = format!("lock it {}", as_a_new_owner());
     line_up(&server, &[&one], &order);
-    line_up(&server, &[&between], &format!("lock it {}", somebody()));
+    line_up(&server, &[&between], &format!("lock it {}", as_a_new_owner()));
     line_up(&server, &[&other], &order);
     holder.unlock("it");
     let entered = one.locked("it", AT_ONCE);
@@ -63,7 +63,7 @@ fn all_of_one_name_are_served_together() {
 fn a_mutex_and_a_reader_are_strangers_to_every_owner() {
     let server = RedisServer::start();
     let [one, other] = workers(&server, TTL);
-    let order = format!("it {}", somebody());
+    let order = format!("it {}", as_a_new_owner());
     let token = one.lock(&order);
     assert_eq!(other.try_lock("it"), None);
     assert_eq!(other.try_lock("it read"), None);

@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_writer_that_waits_holds_back_readers_who_come_later() {
+fn a_writer_that_waits_holds_back_later_readers() {
     let server = RedisServer::start();
     let [reader, writer, late, last] = workers(&server, TTL);
     let read = reader.lock("it read");
@@ -52,7 +52,7 @@ fn a_writer_that_waits_holds_back_readers_who_come_later() {
 }
 
 #[test]
-fn a_writer_that_gave_up_holds_back_nobody() {
+fn a_writer_that_gave_up_holds_back_no_reader() {
     let server = RedisServer::start();
     let [reader, writer, late] = workers(&server, TTL);
     reader.lock("it read");

@@ -76,7 +76,7 @@ fn a_downgrade_may_keep_the_prospect_of_writing() {
 }
 
 #[test]
-fn an_upgrade_waits_for_readers_elsewhere_and_goes_before_all_who_wait() {
+fn an_upgrade_waits_for_other_readers_and_goes_before_all_waiters() {
     let server = RedisServer::start();
     let [climber, reader, writer, late] = workers(&server, TTL);
     let read = climber.lock("it upgradable");

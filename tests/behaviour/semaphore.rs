@@ -57,7 +57,7 @@ fn what_was_gathered_goes_on_when_its_waiter_gives_up() {
 }
 
 #[test]
-fn many_are_not_starved_by_those_who_take_one() {
+fn requests_for_one_permit_do_not_starve_a_request_for_many() {
     for fair in [true, false] {
         let server = RedisServer::start();
         let small = (0..3).map(|_| options(TTL).fair(fair).spawn(&server.url())).collect();
@@ -75,7 +75,7 @@ fn many_are_not_starved_by_those_who_take_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_that_are_added_serve_those_who_wait_elsewhere() {
+async fn added_permits_serve_waiters_of_other_processes() {
     let pair = Pair::new();
     let (here, _) = semaphores(&pair, 2);
     let other = worker(&pair);
@@ -93,7 +93,7 @@ async fn permits_that_are_added_serve_those_who_wait_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_holds_as_many_as_were_declared_stands_in_line_for_those_that_were_added() {
+async fn a_holder_of_all_declared_permits_queues_for_added_ones() {
     let pair = Pair::new();
     let (here, _) = semaphores(&pair, 2);
     let [first, second] = [worker(&pair), worker(&pair)];
@@ -110,7 +110,7 @@ async fn whoever_holds_as_many_as_were_declared_stands_in_line_for_those_that_we
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_that_are_taken_out_are_gone_for_everybody() {
+async fn permits_that_are_taken_out_are_gone_for_all_clients() {
     let pair = Pair::with(|redis| redis, |locks| locks.handoff(Handoff::Fair));
     let (here, there) = semaphores(&pair, 5);
     let other = worker(&pair);
@@ -132,7 +132,7 @@ async fn permits_that_are_taken_out_are_gone_for_everybody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_closes_for_all_closes_for_processes_that_wait() {
+async fn closing_for_all_ends_the_waits_of_other_processes() {
     let pair = Pair::new();
     let (here, there) = semaphores(&pair, 2);
     let [holder, waiter] = [worker(&pair), worker(&pair)];

@@ -17,7 +17,7 @@ const TASKS: usize = 3;
 
 for_all_that_excludes! {
     async:
-    a_key_that_somebody_deletes_is_a_lost_lease_and_that_of_another_stays
+    a_deleted_key_is_a_lost_lease_and_the_lease_after_it_stays
 }
 
 for_all_that_excludes! {
@@ -243,7 +243,7 @@ async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders
     pair.server.assert_all_free();
 }
 
-async fn a_key_that_somebody_deletes_is_a_lost_lease_and_that_of_another_stays<X: Excluding>() {
+async fn a_deleted_key_is_a_lost_lease_and_the_lease_after_it_stays<X: Excluding>() {
     let pair = Pair::with(|redis| redis, |locks| locks.ttl(Duration::from_secs(3)));
     let (here, there) = pair.locks::<X>();
     let guard = soon(there.take()).await.unwrap();

@@ -87,7 +87,7 @@ for_all_that_excludes! {
 
 for_all_that_excludes! {
     async:
-    whoever_waits_for_a_holder_hears_of_the_release_that_an_outage_hid
+    a_waiter_hears_of_the_release_that_an_outage_hid
     a_try_is_answered_with_what_is_wrong
 }
 
@@ -226,7 +226,7 @@ async fn waiters_with_time_left_get_the_lock_once_the_server_is_back<X: Excludin
     futures::future::join_all(BREAKS.map(wait)).await;
 }
 
-async fn whoever_waits_for_a_holder_hears_of_the_release_that_an_outage_hid<X: Excluding>() {
+async fn a_waiter_hears_of_the_release_that_an_outage_hid<X: Excluding>() {
     let wait = async |how| {
         let far = Far::with_lease(Duration::from_secs(30));
         let there = X::of(&client(far.server.url()));
@@ -263,9 +263,10 @@ async fn a_try_is_answered_with_what_is_wrong<X: Excluding>() {
 
 #[tokio::test]
 async fn a_server_that_was_never_there_is_an_error_at_the_first_lock() {
-    let nobody = Proxy::start(lock_tests::Port::reserve().addr());
-    nobody.refuse();
-    let locks = client_with(nobody.url(), |redis| redis, |locks| locks.ttl(Duration::from_secs(1)));
+    let refusing = Proxy::start(lock_tests::Port::reserve().addr());
+    refusing.refuse();
+    let locks =
+        client_with(refusing.url(), |redis| redis, |locks| locks.ttl(Duration::from_secs(1)));
     let mutex = locks.mutex("it", ()).unwrap();
     assert!(matches!(soon(mutex.try_lock()).await, Err(TryLockError::Backend(_))));
     assert!(matches!(soon(mutex.lock()).await, Err(LockError::Backend(_))));

@@ -38,7 +38,7 @@ fn told(report: &Report) {
 /// A promise that breaks once is reported. The test fails only if it breaks again in two more runs: a change must
 /// not fail because of a rare bug that it did not cause. `lock-chaos run` fails at the first broken promise.
 #[test]
-fn no_promise_is_broken_whatever_fails() {
+fn no_fault_breaks_a_promise() {
     let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let first = std::env::var("CHAOS_SEED").ok().map(|text| text.parse().unwrap());
     let first = first.unwrap_or(FIRST);

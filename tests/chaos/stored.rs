@@ -21,7 +21,7 @@ const RUNS: usize = 3;
 
 /// `CHAOS_SEED` gives another seed. `lock-chaos run 60 --primitives stored` takes new seeds.
 #[test]
-fn no_committed_value_is_lost_whatever_fails() {
+fn no_fault_loses_a_committed_value() {
     let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = std::env::var("CHAOS_SEED").ok().map(|text| text.parse().unwrap());
     let seed = seed.unwrap_or(SEED);

@@ -47,7 +47,7 @@ async fn what_was_said_to_another_is_not_taken_for_a_grant() {
 
 /// The judge of this file can tell holders from other clients.
 #[tokio::test]
-async fn who_holds_nothing_is_found_out() {
+async fn a_false_claim_to_a_lease_is_found_out() {
     let server = RedisServer::start();
     let (backend, mut word) = (Setup::RESP3.client(&server.url()), Word::of(server.addr()));
     let (claim, other) = (claim("0"), claim("0"));

@@ -178,7 +178,7 @@ fn a_worker_takes_permits_and_gives_some_back() {
 }
 
 #[test]
-fn a_worker_enters_as_somebody_else() {
+fn a_worker_enters_as_another_owner() {
     let server = RedisServer::start();
     let (one, other) = (worker(&server), worker(&server));
     let owner = lock_sync::Owner::new().unwrap().pass().expose();

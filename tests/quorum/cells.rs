@@ -118,7 +118,7 @@ impl By {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_has_read_from_a_minority_the_next_reads_elsewhere() {
+async fn a_value_that_one_client_reads_from_a_minority_is_read_everywhere() {
     for by in By::ALL {
         let servers = Servers::begin().await;
         servers.fails_on_the_first("it").await;
@@ -134,7 +134,7 @@ async fn what_one_has_read_from_a_minority_the_next_reads_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_has_read_may_be_made_anew() {
+async fn a_value_that_no_client_has_read_may_be_made_anew() {
     for by in By::ALL {
         let servers = Servers::begin().await;
         servers.fails_on_the_first("it").await;
@@ -147,7 +147,7 @@ async fn what_nobody_has_read_may_be_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_does_not_see_what_only_a_minority_has() {
+async fn a_waiter_does_not_see_the_value_of_a_minority() {
     let servers = Servers::begin().await;
     let (failing, one) = (servers.process(None).await, servers.process(Some(2)).await);
     let (cell, seen) = (failing.cell("it"), one.cell("it"));
@@ -166,7 +166,7 @@ async fn whoever_waits_does_not_see_what_only_a_minority_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_reads_while_it_is_stored_leaves_that_to_the_writer() {
+async fn a_reader_during_a_store_leaves_the_storing_to_the_writer() {
     let servers = Servers::begin().await;
     let (writer, reader) = (servers.process(None).await, servers.process(None).await);
     let cell = writer.cell("it");
@@ -199,7 +199,7 @@ async fn whoever_reads_while_it_is_stored_leaves_that_to_the_writer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_that_failed_is_one_for_all_or_for_nobody() {
+async fn a_failed_reset_holds_for_all_clients_or_for_none() {
     let servers = Servers::begin().await;
     let failing = servers.process(None).await;
     let mut cell = failing.cell("it");
@@ -218,7 +218,7 @@ async fn a_reset_that_failed_is_one_for_all_or_for_nobody() {
 
 /// Drops a reader after its k-th poll, for every k.
 #[tokio::test(start_paused = true)]
-async fn whoever_gives_up_while_it_is_settled_changes_nothing_for_others() {
+async fn a_reader_that_gives_up_while_the_value_is_settled_changes_nothing() {
     for polls in 0.. {
         let servers = Servers::begin().await;
         servers.fails_on_the_first("it").await;
@@ -237,7 +237,7 @@ async fn whoever_gives_up_while_it_is_settled_changes_nothing_for_others() {
         servers.until_free().await;
         let other = servers.process(Some(0)).await;
         assert_eq!(*other.cell("it").get_or_init(async || 3).await.unwrap(), value);
-        assert_eq!(value, 1, "who asks the first server sees it");
+        assert_eq!(value, 1, "a client that asks the first server sees it");
         if is_done {
             assert!(polls > 8, "it was done after {polls} polls");
             return;

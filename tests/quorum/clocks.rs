@@ -37,7 +37,7 @@ async fn a_clock_that_is_set_forward_costs_one_vote() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_holds_up_nobody() {
+async fn a_clock_that_is_set_back_delays_no_client() {
     let clocks = Clocks::of(3, MAX_TTL).await;
     let idle = Client::idle(&clocks.nodes).await;
     let there = Client::new(&clocks.nodes).await;

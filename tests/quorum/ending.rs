@@ -37,7 +37,7 @@ async fn short_lived_clients_get_locks_again_after_all_servers_have_restarted() 
     let began = Instant::now();
     let waiting = async { while !passes_by(&nodes, true).await {} };
     soon(waiting).await;
-    // Whoever held a lock before has certainly lost it.
+    // Each earlier holder has certainly lost its lease.
     assert!(began.elapsed() > MAX_TTL);
     assert!(began.elapsed() < 2 * MAX_TTL + SLACK, "{:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Who belongs to a quorum, and those who ask it at the same moment.
+//! The members of a quorum, and several clients that ask it at one moment.
 
 use lock_sync::OwnedMutexGuard;
 use std::sync::Arc;
@@ -88,14 +88,14 @@ async fn contenders_that_ask_at_the_same_moment_settle() {
     let slowest: Duration = waits.chunks(CONTENDERS).map(|round| round[0].1).max().unwrap();
     println!("the first of {CONTENDERS} had the lock after at most {slowest:?}");
     assert!(slowest < SLACK / 3, "{slowest:?}");
-    // And no vote stays behind with those who did not get it.
+    // And no vote stays behind for a refused client.
     nodes.until_held_on(&[]).await;
     drop(clients);
 }
 
 /// A node may grant what was refused in the meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_refused_leaves_no_vote_behind() {
+async fn a_refused_client_leaves_no_vote_behind() {
     const CONTENDERS: usize = 6;
     const GRANTS: usize = 60;
     let nodes = Nodes::long(5).await;

@@ -42,7 +42,7 @@ async fn tokens_are_compared_to_the_last_digit() {
 }
 
 #[tokio::test]
-async fn every_watcher_hears_of_a_new_value_whatever_it_listens_to() {
+async fn every_watcher_hears_of_a_new_value_over_each_source() {
     let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
     let writer = RedisBackend::builder(server.url()).release_messages(false).build().unwrap();
     let held = claim("a");

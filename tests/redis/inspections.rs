@@ -86,7 +86,7 @@ async fn a_lock_of_another_library_is_seen_and_ended() {
 }
 
 #[tokio::test]
-async fn a_forced_release_reaches_holders_and_waiters_whatever_they_listen_to() {
+async fn a_forced_release_reaches_holders_and_waiters_over_each_source() {
     let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
     let person = open(&server);
     let build = || RedisBackend::builder(server.url());

@@ -82,7 +82,7 @@ async fn a_member_that_waits_in_line_is_let_in_when_it_asks() {
 }
 
 #[tokio::test]
-async fn a_group_whose_tokens_are_not_known_takes_nobody_in() {
+async fn a_group_without_known_tokens_admits_no_member() {
     let server = Server::start();
     let backend = open(&server);
     let ours = group();

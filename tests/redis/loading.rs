@@ -55,7 +55,7 @@ async fn works(backend: &RedisBackend) {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_load_scripts_brings_each_along_once() {
+async fn a_user_without_the_right_to_load_scripts_sends_each_script_once() {
     let server = RedisServer::start();
     for protocol in PROTOCOLS {
         let backend = user(&server, &[]).protocol(protocol).build().unwrap();

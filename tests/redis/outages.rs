@@ -76,7 +76,7 @@ async fn without_an_inbox_all_works_but_for_the_queue() {
 }
 
 #[tokio::test]
-async fn without_memory_whoever_holds_releases_and_whoever_waits_is_served() {
+async fn without_memory_holders_release_and_waiters_are_served() {
     let server = Server::start();
     let (holder, other) = (open(&server), open(&server));
     let mut raw = server.client();
@@ -152,7 +152,7 @@ async fn a_waiter_whose_connection_is_gone_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_everything_leaves_nobody_waiting() {
+async fn waiters_outlive_a_server_that_forgets_everything() {
     let server = Server::start();
     let (holder, other) = (open(&server), open(&server));
     let mut raw = server.client();
@@ -247,7 +247,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
 
 /// A waiter that hears of the end of a lease only from the server itself.
 #[tokio::test]
-async fn notifications_reach_those_who_wait_in_line() {
+async fn notifications_reach_the_queued_clients() {
     let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let build = || {
@@ -283,7 +283,7 @@ async fn notifications_reach_those_who_wait_in_line() {
 }
 
 #[tokio::test]
-async fn an_evicted_lock_is_told_to_those_who_wait_for_it() {
+async fn waiters_hear_of_an_evicted_lock() {
     let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
     let notified = RedisBackend::builder(server.url()).release_messages(false);
     let tracked = notified.clone().notifications(Notifications::Off).tracking(true);

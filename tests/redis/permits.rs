@@ -113,7 +113,7 @@ async fn permits_that_are_added_are_handed_over_in_the_same_step() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_that_nobody_is_granted_a_permit_any_more() {
+async fn waiters_hear_that_a_semaphore_is_closed() {
     let server = Server::start();
     let (one, other) = (open(&server), open(&server));
     let held = permits(1, 1);
@@ -172,7 +172,7 @@ async fn a_limit_that_makes_no_sense_grants_nothing() {
 }
 
 #[tokio::test]
-async fn who_wants_more_than_there_are_waits_without_a_time_until_they_are_added() {
+async fn a_request_for_more_permits_than_exist_waits_until_they_are_added() {
     let server = Server::start();
     let (one, other) = (open(&server), open(&server));
     let key = claim("a").key;
@@ -192,7 +192,7 @@ async fn who_wants_more_than_there_are_waits_without_a_time_until_they_are_added
 }
 
 #[tokio::test]
-async fn who_waits_for_a_permit_keeps_the_limit_known() {
+async fn a_waiter_for_a_permit_keeps_the_limit_known() {
     let server = Server::start();
     let backend = open(&server);
     let mut raw = server.client();
@@ -239,7 +239,7 @@ async fn a_key_that_is_another_kind_of_lock_has_no_permits() {
 }
 
 #[tokio::test]
-async fn permits_of_leases_that_ran_out_go_to_those_who_wait_when_somebody_looks() {
+async fn a_look_at_permits_gives_those_of_ended_leases_to_waiters() {
     let server = Server::start();
     let (one, other) = (open(&server), open(&server));
     let key = claim("a").key;

@@ -170,7 +170,7 @@ mod tls {
     }
 
     #[tokio::test]
-    async fn a_server_that_nobody_vouches_for_is_denied() {
+    async fn a_server_without_a_trusted_certificate_is_denied() {
         let (server, certificate, port) = server();
         let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         for (host, trusted) in [("localhost", stranger.cert.pem()), ("127.0.0.1", certificate)] {

@@ -76,7 +76,7 @@ async fn a_message_that_is_a_little_late_counts_from_when_it_was_sent() {
 }
 
 #[tokio::test]
-async fn a_message_from_nobody_is_not_heard() {
+async fn a_forged_message_is_not_heard() {
     let server = Server::start();
     let (holder, other) = (open(&server), open(&server));
     let held = claim("a");
@@ -192,7 +192,7 @@ async fn a_grant_whose_message_was_lost_is_found_by_asking() {
 }
 
 #[tokio::test]
-async fn a_grant_that_nobody_claims_passes_on_in_time() {
+async fn a_grant_that_no_client_claims_passes_on_in_time() {
     let server = Server::start();
     let (holder, sleeper, other) = (open(&server), open(&server), open(&server));
     let held = claim("a");

@@ -148,7 +148,7 @@ async fn a_queue_that_is_full_says_so() {
 }
 
 #[tokio::test]
-async fn whoever_does_without_the_queue_is_refused_and_does_not_overtake() {
+async fn a_client_without_a_queue_is_refused_and_does_not_overtake() {
     let server = Server::start();
     let (holder, polite) = (open(&server), open(&server));
     let mute = RedisBackend::builder(server.url()).queue_limit(0).build().unwrap();
@@ -165,7 +165,7 @@ async fn whoever_does_without_the_queue_is_refused_and_does_not_overtake() {
 }
 
 #[tokio::test]
-async fn a_foreign_holder_is_respected_by_all_who_wait() {
+async fn all_waiters_respect_a_foreign_holder() {
     let server = Server::start();
     let (one, other) = (open(&server), open(&server));
     let mut raw = server.client();
@@ -189,7 +189,7 @@ async fn a_foreign_holder_is_respected_by_all_who_wait() {
 }
 
 #[tokio::test]
-async fn a_holder_learns_that_it_is_wanted_and_from_whom_it_heard_before() {
+async fn a_holder_learns_of_contention_and_of_its_end() {
     let server = Server::start();
     let (holder, other) = (open(&server), open(&server));
     let held = claim("a");
@@ -253,7 +253,7 @@ async fn another_number_of_permits_is_a_mistake_that_names_both() {
 /// Two hundred thousand other keys with a time to live keep a server from noticing that the lease is
 /// over.
 #[tokio::test]
-async fn a_full_database_delays_nobody() {
+async fn a_full_database_delays_no_waiter() {
     const FILL: &str = "for n = 1, 200000 do redis.call('SET', 'other:' .. n, 'x', 'EX', 3600) end";
     let server = Server::with(&["--notify-keyspace-events", "Kg$xe"]);
     let (holder, other) = (open(&server), open(&server));

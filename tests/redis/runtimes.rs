@@ -64,7 +64,7 @@ fn outside_a_runtime_the_connections_of_others_are_left_alone() {
 }
 
 #[test]
-fn a_watch_does_not_depend_on_a_runtime_that_nobody_drives() {
+fn a_watch_does_not_depend_on_an_idle_runtime() {
     let server = Server::start();
     let backend = RedisBackend::builder(server.url())
         .command_timeout(Duration::from_millis(200))

@@ -99,7 +99,7 @@ async fn a_repetition_returns_the_same_grants() {
 }
 
 #[tokio::test]
-async fn a_holder_hears_of_those_who_want_each_of_them() {
+async fn a_holder_of_several_locks_hears_of_contention_for_each() {
     let server = Server::start();
     let (holder, other) = (open(&server), open(&server));
     let claims = ["a", "b"].map(claim);
@@ -122,7 +122,7 @@ async fn a_holder_hears_of_those_who_want_each_of_them() {
 }
 
 #[tokio::test]
-async fn places_of_the_dead_hold_nobody_up() {
+async fn places_of_dead_clients_delay_no_request() {
     let server = Server::start();
     let (one, other) = (open(&server), open(&server));
     let holder = claim("b");
@@ -178,7 +178,7 @@ async fn what_goes_wrong_with_one_grants_none() {
 }
 
 #[tokio::test]
-async fn places_of_those_who_hear_nothing_hold_nobody_up() {
+async fn places_of_clients_that_do_not_listen_delay_no_request() {
     let server = Server::start();
     let one = open(&server);
     granted(&one, &claim("b")).await;

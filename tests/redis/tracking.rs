@@ -18,7 +18,7 @@ async fn next(watch: &mut Watch) -> Option<Hint> {
 }
 
 #[tokio::test]
-async fn whatever_happens_to_a_key_is_told() {
+async fn each_change_of_a_key_is_told() {
     let server = Server::start();
     let (holder, other) = (alone(&server).build().unwrap(), alone(&server).build().unwrap());
     let mut raw = server.client();
@@ -73,7 +73,7 @@ async fn a_key_is_tracked_on_and_on() {
 }
 
 #[tokio::test]
-async fn taking_and_renewing_wake_nobody() {
+async fn acquiring_and_renewing_wake_no_client() {
     let server = Server::start();
     let (holder, other) = (alone(&server).build().unwrap(), alone(&server).build().unwrap());
     let held = claim("a");
@@ -91,7 +91,7 @@ async fn taking_and_renewing_wake_nobody() {
 
 /// No keyspace notification reports it.
 #[tokio::test]
-async fn a_flushed_server_makes_everybody_ask() {
+async fn a_flushed_server_makes_all_clients_ask() {
     let server = Server::start();
     let (holder, other) = (alone(&server).build().unwrap(), alone(&server).build().unwrap());
     let mut raw = server.client();

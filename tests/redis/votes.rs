@@ -234,7 +234,7 @@ async fn a_holder_that_watches_hears_after_a_token_was_confirmed() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_whose_lease_ends_last() {
+async fn a_refusal_names_the_owner_of_the_longest_lease() {
     let server = Server::start();
     let backend = open(&server);
     let (short, last) = (claim("a").in_mode(Mode::Shared), claim("a").in_mode(Mode::Upgradable));

@@ -115,7 +115,7 @@ async fn notifications_tell_of_deletion_renaming_and_expiry_by_others() {
 }
 
 #[tokio::test]
-async fn taking_and_renewing_wake_nobody() {
+async fn acquiring_and_renewing_wake_no_client() {
     let server = Server::with(&["--notify-keyspace-events", "AK"]);
     for protocol in PROTOCOLS {
         let backend = builder(&server).protocol(protocol).build().unwrap();
@@ -310,7 +310,7 @@ async fn watching_many_keys_takes_no_more_connections() {
 }
 
 #[tokio::test]
-async fn a_release_says_whether_anybody_heard_it() {
+async fn a_release_says_whether_a_client_heard_it() {
     let server = Server::start();
     let (holder, waiter) = (builder(&server).build().unwrap(), builder(&server).build().unwrap());
     for contended in [false, true] {

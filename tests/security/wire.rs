@@ -110,7 +110,7 @@ async fn seen(prefix: &str, name: &[u8], value: &[u8]) -> [BTreeSet<String>; 3] 
 }
 
 #[tokio::test]
-async fn scripts_are_the_same_whatever_the_names_and_values() {
+async fn scripts_do_not_depend_on_names_or_values() {
     const SCRIPTS: usize = 35;
     // The other scripts are for many leases at once, for slots that are being moved, and for values that come with a grant.
     const CALLED: usize = 26;

@@ -109,7 +109,7 @@ async fn a_guard_and_its_waiter_live_through_a_failover() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_a_replica_is_not_believed_whatever_sentinels_say() {
+async fn a_replica_is_refused_although_sentinels_name_it() {
     // The sentinels go on to name the first server for longer than the test takes.
     let deployment = Sentinels::with_patience(1, 3, Duration::from_secs(60));
     let backend = client(&deployment);

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_scripts_call_is_known_and_nothing_else_is() {
+    async fn only_the_commands_of_the_scripts_are_known() {
         let server = RedisServer::start();
         let mut monitor = server.connect().unwrap();
         monitor.command(&["MONITOR"]).unwrap();

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_beside_anybody_is_seen() {
+    fn a_writer_beside_another_task_is_seen() {
         let (_folder, record) = record();
         let context = &mut Context::from_waker(Waker::noop());
         futures::executor::block_on(async {

@@ -84,7 +84,7 @@ use crate::{
 /// A store without a queue answers [`AcquireOutcome::Busy`]. These laws then do not apply to it.
 /// - If the store queues one refused request that asks for a place, from a client that watches the key, it MUST
 ///   queue every such request (`a_refused_watcher_is_queued`). It MUST NOT queue any other request
-///   (`only_who_asks_and_watches_is_queued`).
+///   (`only_a_client_that_asks_and_watches_is_queued`).
 /// - Waiters MUST be granted the key in the order in which they came (`waiters_are_granted_in_order`).
 ///   A later claim MUST NOT be granted the key before them, even when the key is free
 ///   (`a_newcomer_does_not_overtake`).

@@ -109,7 +109,7 @@ async fn the_most_permits_are_counted_exactly() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_tells_everybody_and_drops_only_those_who_count() -> Result<()> {
+async fn closing_tells_all_clients_and_drops_only_claims_for_permits() -> Result<()> {
     let (holder, waiter) = two_clients();
     let mut watches = [holder.watch(&key()).await?, waiter.watch(&key()).await?];
     let held = permits(1, 1)?;

@@ -193,7 +193,7 @@ async fn a_dropped_watch_is_gone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn forgetting_drops_leases_and_tells_nobody() -> Result<()> {
+async fn forgetting_drops_leases_and_sends_no_hint() -> Result<()> {
     let (backend, _, other, request) = scene()?;
     // The range reaches ahead of the clock, so the time as a floor would not be enough.
     let greedy = request.clone().reserving(std::num::NonZeroU32::new(1_000_000).expect("not 0"));

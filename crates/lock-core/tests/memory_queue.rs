@@ -71,7 +71,7 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_who_can_be_told_hears_that_it_is_next() -> Result<()> {
+async fn the_first_waiter_that_listens_hears_that_it_is_next() -> Result<()> {
     let (holder, gone, heir) = three_clients();
     let other = holder.client();
     let (held, unaware, lost, mine) = (request()?, request()?, request()?, request()?);
@@ -188,7 +188,7 @@ async fn a_muted_waiter_is_served_although_it_does_not_hear_it() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_watches_no_longer_is_passed_over() -> Result<()> {
+async fn a_waiter_that_watches_no_longer_is_passed_over() -> Result<()> {
     let (holder, gone, waiter) = three_clients();
     let (held, lost, waiting) = (request()?, request()?, request()?);
     let watch = gone.watch(&key()).await?;
@@ -216,7 +216,7 @@ async fn forgetting_empties_the_queue() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_contention_is_known_only_to_those_who_listen() -> Result<()> {
+async fn only_a_client_that_listens_knows_the_contention() -> Result<()> {
     let (holder, waiter, _) = three_clients();
     let (held, waiting) = (request()?, request()?);
     assert_eq!(granted(&holder, &held).await.contention, Contention::Unknown);

@@ -44,7 +44,7 @@ fn two_clients() -> (MemoryBackend, MemoryBackend) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_names_who_is_in_the_way_and_for_how_long() -> Result<()> {
+async fn a_refusal_names_the_holder_and_the_rest_of_its_lease() -> Result<()> {
     let (one, other) = two_clients();
     let readers = [ballot(Mode::Shared)?, ballot(Mode::Shared)?];
     elected(&one, &readers[0]).await;
@@ -76,7 +76,7 @@ async fn a_refusal_names_who_is_in_the_way_and_for_how_long() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_votes_gives_up_its_place() -> Result<()> {
+async fn a_claim_that_votes_gives_up_its_place() -> Result<()> {
     let (one, other) = two_clients();
     let held = request(Mode::Exclusive)?;
     assert!(matches!(one.try_acquire(&held).await?, AcquireOutcome::Granted(_)));

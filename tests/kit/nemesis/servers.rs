@@ -140,11 +140,11 @@ fn connections_are_closed_over_and_over() {
 }
 
 #[test]
-fn a_paused_server_answers_nobody_or_nobody_who_writes() {
-    for everybody in [true, false] {
+fn a_paused_server_answers_no_client_or_no_writer() {
+    for all in [true, false] {
         let lasts = Duration::from_millis(700);
         let pause = Step::new(Fault::PauseClients, Duration::ZERO, lasts).servers(&[0], 1);
-        let scene = Scene::quiet(vec![pause.how(How::Everybody(everybody))]);
+        let scene = Scene::quiet(vec![pause.how(How::AllClients(all))]);
         let addr = server(&scene).addr();
         let is_answered = |command: &[&str]| {
             let mut client = Client::connect(addr, Duration::from_millis(150)).unwrap();
@@ -154,7 +154,7 @@ fn a_paused_server_answers_nobody_or_nobody_who_writes() {
         let begin = Instant::now();
         scene.during(|| {
             eventually("no write is answered", lasts, || !is_answered(&["SET", "k", "v"]));
-            assert_eq!(is_answered(&["GET", "k"]), !everybody);
+            assert_eq!(is_answered(&["GET", "k"]), !all);
         });
         eventually("all is answered", LIMIT, || is_answered(&["SET", "k", "v"]));
         assert!(begin.elapsed() < lasts * 3, "{:?}", begin.elapsed());
@@ -169,7 +169,7 @@ fn rights_that_come_back_during_a_pause_are_there_after_it() {
     let pause = Step::new(Fault::PauseClients, millis(200), millis(600)).servers(&[0], 1);
     let scene = Scene::quiet(vec![
         revoke.how(How::Without(Rights::Messages)),
-        pause.how(How::Everybody(true)),
+        pause.how(How::AllClients(true)),
     ]);
     scene.until_over();
     let reply = as_worker(&scene).command(&["PUBLISH", "lock:k", "x"]).unwrap();

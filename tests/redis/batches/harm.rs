@@ -156,7 +156,7 @@ async fn a_cluster_is_asked_slot_by_slot() {
 }
 
 #[tokio::test]
-async fn a_user_who_lacks_a_right_to_one_lock_keeps_the_others() {
+async fn a_user_without_rights_to_one_lock_keeps_the_others() {
     let server = Server::start();
     let mut raw = server.client();
     let user =

@@ -175,7 +175,7 @@ async fn a_right_that_is_missed_only_after_a_restart_is_missed_now() {
 }
 
 #[tokio::test]
-async fn a_user_whom_the_server_does_not_accept_is_an_error() {
+async fn a_user_that_the_server_refuses_is_an_error() {
     let server = Server::start();
     let url = format!("redis://nobody:x@127.0.0.1:{}", server.port());
     let error = RedisBackend::open(url).unwrap().check().await.unwrap_err();

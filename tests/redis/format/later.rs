@@ -54,7 +54,7 @@ fn scenes() -> Vec<(&'static str, Vec<Vec<String>>)> {
         ("free, with a letter alone", vec![state("v")]),
         ("held", vec![state("v9999999999999999-0123456789abcdef"), lock(OTHER)]),
         ("held and marked", vec![state("v2"), lock(&format!("{OTHER}w"))]),
-        ("held in some other way", vec![state("v2 x"), lock("v2:somebody")]),
+        ("held in some other way", vec![state("v2 x"), lock("v2:another")]),
         ("shared", vec![state("v2 s"), lock(SHARED), holders, grants]),
         ("waited for", vec![state("v2 w"), lock(OTHER), queue.clone(), places.clone()]),
         ("free and waited for", vec![state("v2 w"), queue, places]),

@@ -116,8 +116,8 @@ fn is_alone(test: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_nobody_wants_to_hear_costs_no_memory() {
-    if !is_alone("floods::what_nobody_wants_to_hear_costs_no_memory") {
+async fn unwanted_messages_cost_no_memory() {
+    if !is_alone("floods::unwanted_messages_cost_no_memory") {
         return;
     }
     let ordeals = [

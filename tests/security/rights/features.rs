@@ -115,7 +115,7 @@ fn mutex() -> Feature {
         Scene::PlaceIsPutBack(Mode::Exclusive),
         Scene::PlaceIsKeptWithoutMemory,
         Scene::IsReleasedByForce(Mode::Exclusive),
-        Scene::EndedWatchDisturbsNobody,
+        Scene::EndedWatchDisturbsNoClient,
     ];
     laws.extend(scenes.map(Law::Scene));
     Feature { name: "mutex", rights, laws, setups: &IN_LINE, events: "" }
@@ -128,13 +128,13 @@ fn in_line() -> Vec<(&'static str, Law)> {
         ("&lock:*", Law::Backend(told)),
         ("+publish", Law::Backend(told)),
         ("+subscribe", Law::Backend(told)),
-        ("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)),
+        ("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNoClient)),
         ("+llen", Law::Backend(queued)),
         ("+rpush", Law::Backend(queued)),
         ("+hset", Law::Backend(queued)),
         ("+lrem", Law::Backend("a_newcomer_does_not_overtake")),
         ("+hget", Law::Backend("a_newcomer_does_not_overtake")),
-        ("+hdel", Law::Backend("only_who_asks_and_watches_is_queued")),
+        ("+hdel", Law::Backend("only_a_client_that_asks_and_watches_is_queued")),
     ]
 }
 
@@ -245,7 +245,7 @@ fn of_many(taken: Law, waited_for: Law, mode: Mode) -> Vec<(&'static str, Law)> 
     let waiting = ["&lock:*", "+publish", "+subscribe", "+llen", "+lindex", "+rpush", "+lrem"];
     rights.extend(waiting.map(|right| (right, waited_for)));
     rights.push(("+lpush", Law::Scene(Scene::PlaceIsPutBack(mode))));
-    rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
+    rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNoClient)));
     rights
 }
 
@@ -281,7 +281,7 @@ fn node() -> Feature {
     let hears = Law::Backend("a_release_wakes_a_watcher");
     rights.extend(["&lock:*", "+publish", "+subscribe"].map(|right| (right, hears)));
     rights.extend(shared.map(|right| (right, mode)));
-    rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)));
+    rights.push(("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNoClient)));
     rights.push(("+info", Law::Node("an_unknown_node_abstains")));
     // The other laws use the server's queue, which the servers of a quorum do not.
     let mut laws = capability(
@@ -289,7 +289,7 @@ fn node() -> Feature {
         Law::Node,
         &["a_vote_overtakes_no_waiter", "a_vote_gets_no_place"],
     );
-    laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNobody)]);
+    laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNoClient)]);
     Feature { name: "node of a quorum", rights, laws, setups: &IN_LINE, events: "" }
 }
 
@@ -337,10 +337,10 @@ fn notifications() -> Feature {
         ("&__keyspace@*__:lock:*", hears),
         ("+subscribe", hears),
         ("+setrange", hears),
-        ("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNobody)),
+        ("+unsubscribe", Law::Scene(Scene::EndedWatchDisturbsNoClient)),
     ]);
     let mut laws = backend("a_release_wakes_a_watcher", "a_cut_watch_says_so");
-    laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNobody)]);
+    laws.extend([hears, Law::Scene(Scene::EndedWatchDisturbsNoClient)]);
     Feature { name: "notifications", rights, laws, setups: &BY_EVENTS, events: "Kg$xe" }
 }
 

@@ -121,7 +121,7 @@ async fn permits_are_passed_on() {
 }
 
 #[tokio::test]
-async fn those_who_meet_are_let_pass() {
+async fn participants_that_meet_pass() {
     let server = server(&["mutex", "semaphore"]);
     for [here, there] in pairs("mutex", &server) {
         for _ in 0..2 {
@@ -198,7 +198,7 @@ async fn a_database_of_its_own_takes_one_right_more() {
 }
 
 #[tokio::test]
-async fn the_check_says_more_to_those_who_may_ask_more() {
+async fn the_check_says_more_to_a_user_with_more_rights() {
     let server = server(&["mutex"]);
     let report = async || backend(&server, |it| it).check().await.unwrap();
     let least = report().await;

@@ -21,7 +21,7 @@ pub(super) enum Scene {
     /// A place is kept even when the server has no memory for another one.
     PlaceIsKeptWithoutMemory,
     /// When a watch ends, the connection of the others stays.
-    EndedWatchDisturbsNobody,
+    EndedWatchDisturbsNoClient,
     /// A lock that is held in such a mode is released by force, and the next claim gets it.
     IsReleasedByForce(Mode),
     /// A user that may inspect locks sees what a user with all rights sees.
@@ -45,7 +45,7 @@ impl Scene {
         let outcome = match self {
             Self::PlaceIsPutBack(mode) => place_is_put_back(world, mode).await,
             Self::PlaceIsKeptWithoutMemory => place_is_kept_without_memory(world).await,
-            Self::EndedWatchDisturbsNobody => ended_watch_disturbs_nobody(world).await,
+            Self::EndedWatchDisturbsNoClient => ended_watch_disturbs_no_client(world).await,
             Self::IsReleasedByForce(mode) => is_released_by_force(world, mode).await,
             Self::LooksAtOthers => looks_at_others(world).await,
             Self::ListsOthers => lists_others(world).await,
@@ -88,7 +88,7 @@ async fn place_is_kept_without_memory(world: &World) -> Outcome {
     queued(&second, &asked(&claims[1])).await
 }
 
-async fn ended_watch_disturbs_nobody(world: &World) -> Outcome {
+async fn ended_watch_disturbs_no_client(world: &World) -> Outcome {
     let client = client(world).await?;
     let one = client.watch(&key("one")).await.map_err(said)?;
     let mut other = client.watch(&key("other")).await.map_err(said)?;

@@ -127,16 +127,16 @@ async fn while_all_goes_well_no_secret_is_said() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_let_in_is_not_told_on() {
+async fn a_refused_login_does_not_show_the_secrets() {
     tape::record();
     let right = server("~* &* +@all");
     let other = RedisServer::builder().user(USER, "on >another ~* &* +@all").start();
     let off = RedisServer::builder().user(USER, format!("off \">{PASSWORD}\" ~* +@all")).start();
-    let nobody = RedisServer::builder().password("another").start();
+    let unknown = RedisServer::builder().password("another").start();
     let quoting =
         RedisServer::builder().password("another").config("rename-command", "HELLO \"\"").start();
     let mut secrets = credentials();
-    for server in [&other, &off, &nobody, &quoting] {
+    for server in [&other, &off, &unknown, &quoting] {
         for protocol in PROTOCOLS {
             let backend = hasty(url(server.addr())).protocol(protocol).build().unwrap();
             let (claim, token) = claim("denied");
@@ -155,7 +155,7 @@ async fn whoever_is_not_let_in_is_not_told_on() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_do_it_is_not_told_on() {
+async fn a_refused_command_does_not_show_the_secrets() {
     tape::record();
     let mut secrets = credentials();
     for rules in [
@@ -295,7 +295,7 @@ async fn a_lost_lease_and_a_panic_tell_nothing() {
     let locks = locks.ttl(Duration::from_secs(1)).build().unwrap();
     let mutex = std::sync::Arc::new(locks.mutex("lost", 0).unwrap());
     let guard = mutex.lock().await.unwrap();
-    server.cli(&["SET", "lock:{lost}", "somebody else's"]);
+    server.cli(&["SET", "lock:{lost}", "another's"]);
     tape::show(&MutexGuard::lease(&guard).lost().await);
     tape::shown(MutexGuard::lease(&guard).check()).ok();
     tape::show(&guard);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_introduction_is_what_makes_a_connection_who_it_is() {
+    fn an_introduction_is_what_sets_the_identity_of_a_connection() {
         let mut introduction = Introduction::default();
         let heard = [
             (true, request(&["hello", "3", "AUTH", "me", "hunter2"])),

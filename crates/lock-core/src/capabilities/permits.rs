@@ -31,7 +31,7 @@ use crate::{Claim, ConvertBackend, Error, Key, Released};
 ///   forgotten when no client has used it for an hour.
 /// - [`permits`](Self::permits) MUST tell how many permits there are, how many are held and how many requests
 ///   wait (`the_state_of_a_semaphore_can_be_seen`).
-/// - Permits that are added MUST serve the waiters (`added_permits_serve_those_who_wait`) and all later
+/// - Permits that are added MUST serve the waiters (`added_permits_serve_the_waiters`) and all later
 ///   requests. The limit may be zero at first. A request for more permits than there are MUST
 ///   wait as any other (`more_than_there_are_can_be_waited_for`). Every watcher of the key MUST be
 ///   told of added permits, as of a release (`added_permits_wake_every_watcher`).

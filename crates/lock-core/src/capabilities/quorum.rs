@@ -471,7 +471,7 @@ impl OwnerTag {
     /// let owner = OwnerToken::from_bytes(*b"\x00\x01\xfe\xff456789abcdef");
     /// assert_eq!(OwnerTag::of_stored(owner.expose()), Some(owner.tag()));
     /// assert_eq!(owner.tag(), OwnerTag::new(0x0001_feff));
-    /// assert_eq!(OwnerTag::of_stored(b"somebody else"), None);
+    /// assert_eq!(OwnerTag::of_stored(b"another format"), None);
     /// ```
     pub fn of_stored(owner: &[u8]) -> Option<Self> {
         let is_ours = owner.len() == 32 && owner.iter().all(u8::is_ascii_hexdigit);

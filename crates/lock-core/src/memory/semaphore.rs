@@ -90,7 +90,7 @@ mod tests {
     const START: Instant = Instant::from_nanos(0);
 
     #[test]
-    fn only_what_nobody_changed_is_forgotten_after_an_hour() {
+    fn only_an_unchanged_limit_is_forgotten_after_an_hour() {
         let (before, after) = (START + MEMORY - Duration::from_nanos(1), START + MEMORY);
         let mut semaphore = Semaphore::new(3, START);
         assert!(!semaphore.is_spent(before) && semaphore.is_spent(after));

@@ -69,7 +69,7 @@ pub(crate) enum Bug {
     LeavesWithoutWakingTheNext,
     TellsNobodyThatItIsNext,
     TellsTheNextToAskAtOnce,
-    TellsEverybodyWhoIsNext,
+    TellsEveryListenerWhichClaimIsNext,
     HandsOverToTheDead,
     ExpiryGrantsWhoeverAsks,
     RequeueForgetsToQueue,
@@ -189,7 +189,7 @@ pub(crate) enum Bug {
     ForcesOneLease,
     ForcesWithoutServing,
 
-    VotesForEverybody,
+    VotesForEveryClaim,
     VotesForWritersAlone,
     VotesQueue,
     VotesOvertake,

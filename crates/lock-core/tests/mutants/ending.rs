@@ -120,7 +120,7 @@ impl Mutant {
                 Ok(released)
             }
             (Bug::HintsOfAllKeys, Released::Freed { .. }) => {
-                for listener in &self.shared().everybody {
+                for listener in &self.shared().listeners {
                     let _gone = listener.unbounded_send(Hint::Released);
                 }
                 Ok(released)

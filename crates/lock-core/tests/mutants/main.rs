@@ -94,7 +94,7 @@ async fn a_mutant_without_a_bug_keeps_every_law() {
 
 #[tokio::test]
 async fn an_unknown_law_does_not_hold() {
-    let verdict = run("a_law_that_nobody_wrote", &MemoryBackend::new()).await;
+    let verdict = run("a_law_that_does_not_exist", &MemoryBackend::new()).await;
     assert!(matches!(verdict, Verdict::Broken(_)), "{verdict:?}");
 }
 

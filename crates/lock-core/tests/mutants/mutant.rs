@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) renewed: HashSet<OwnerToken>,
     pub(crate) counters: HashMap<Key, u64>,
     pub(crate) watched: HashSet<Key>,
-    pub(crate) everybody: Vec<UnboundedSender<Hint>>,
+    pub(crate) listeners: Vec<UnboundedSender<Hint>>,
     /// The waiting requests, in order, with their clients.
     pub(crate) line: Vec<(MemoryBackend, Ask)>,
     /// The latest lease of each owner.
@@ -93,8 +93,8 @@ pub(crate) struct Lease {
 
 impl Shared {
     /// Sends a hint to all watches that hear about other clients.
-    pub(crate) fn tell_everybody(&self, hint: &Hint) {
-        for listener in &self.everybody {
+    pub(crate) fn tell_all_listeners(&self, hint: &Hint) {
+        for listener in &self.listeners {
             let _gone = listener.unbounded_send(hint.clone());
         }
     }

@@ -150,7 +150,7 @@ impl Mutant {
             _ => {}
         }
         match (self.bug, self.store.vote(&wrong).await?) {
-            (Bug::VotesForEverybody, Vote::Busy { .. }) => {
+            (Bug::VotesForEveryClaim, Vote::Busy { .. }) => {
                 Ok(Vote::Granted(self.made_up(request.ttl)))
             }
             (Bug::VotesQueue, Vote::Busy { holder, retry_after }) => {

@@ -27,12 +27,12 @@ impl Mutant {
             Bug::HintsToOne if !first => Watch::new(pending()),
             Bug::HintsOfAllKeys => {
                 let (sender, hints) = mpsc::unbounded();
-                self.shared().everybody.push(sender);
+                self.shared().listeners.push(sender);
                 Watch::new(hints)
             }
-            Bug::TellsOfGrantsOnAllWatches | Bug::TellsEverybodyWhoIsNext => {
+            Bug::TellsOfGrantsOnAllWatches | Bug::TellsEveryListenerWhichClaimIsNext => {
                 let (sender, hints) = mpsc::unbounded();
-                self.shared().everybody.push(sender);
+                self.shared().listeners.push(sender);
                 Watch::new(select(watch.filter_map(heard), hints))
             }
             Bug::TellsOfFreeKeysAlone => {
@@ -59,7 +59,7 @@ fn next_wrongly(bug: Bug, hint: Hint, owner: OwnerToken, shared: &Shared) -> Opt
     match bug {
         Bug::TellsNobodyThatItIsNext => return None,
         Bug::TellsTheNextToAskAtOnce => return Some(Hint::Next { owner, after: Duration::ZERO }),
-        Bug::TellsEverybodyWhoIsNext => shared.tell_everybody(&hint),
+        Bug::TellsEveryListenerWhichClaimIsNext => shared.tell_all_listeners(&hint),
         _ => {}
     }
     Some(hint)
@@ -118,7 +118,7 @@ fn granted_wrongly(
         }
         Bug::TellsOfGrantsOnAllWatches => {
             let hint = Hint::Granted { owner, grant: Some(grant.clone()) };
-            shared.tell_everybody(&hint);
+            shared.tell_all_listeners(&hint);
         }
         Bug::PushesBringNoValue => {
             grant.value = grant.value.take().map(|_| LoadedValue::new(None));

@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_sentinel_answers_is_read_or_not(reply in garbage::replies()) {
+        fn any_answer_of_a_sentinel_is_read_or_refused(reply in garbage::replies()) {
             read(&reply);
         }
     }

@@ -38,7 +38,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_answered_to_time_is_read_or_not(reply in garbage::replies()) {
+        fn any_answer_to_time_is_read_or_refused(reply in garbage::replies()) {
             told(&reply);
         }
     }

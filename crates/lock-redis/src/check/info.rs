@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_server_tells_of_itself_fits_in_a_line(
+        fn each_fact_about_the_server_fits_in_a_line(
             pieces in prop::collection::vec(prop_oneof![
                 select(vec![
                     "redis_version", "slave0", "cmdstat_eval", ":", "=", ",", "ip", "lag", "calls", "99999999999999999999",

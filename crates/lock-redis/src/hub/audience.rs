@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_of_which_enough_is_known_is_entered() {
+    fn a_grant_with_enough_facts_is_entered() {
         let mut scene = Scene::new();
         scene.audience.expect(&request(owner(1)), false, at(0));
         scene.audience.compare(owner(1), Sample { sent: at(0), seen: NOON });
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_about_somebody_else_is_not_heard() {
+    fn a_message_about_another_owner_is_not_heard() {
         let mut scene = Scene::new();
         scene.audience.expect(&request(owner(1)), false, at(0));
         assert_eq!(scene.hear(granted(owner(2), 5), at(5)), None);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_nobody_gave_up_are_forgotten() {
+    fn places_that_no_client_gave_up_are_forgotten() {
         let mut scene = Scene::new();
         for byte in 0..100 {
             scene.audience.expect(&request(owner(byte)), false, at(0));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_nobody_gives_is_not_believed() {
+    fn a_lease_of_impossible_length_is_not_believed() {
         let long = Pushed { at: NOON, lease: Duration::MAX };
         let until = valid_until(sample(), long, CLAIM, at(0)).unwrap();
         assert!(until < at(0) + CLAIM);
@@ -158,7 +158,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_claimed_nothing_lasts_longer_than_expected(
+        fn no_pushed_grant_lasts_longer_than_expected(
             seen in any::<u64>(),
             granted in any::<u64>(),
             lease in any::<u64>(),

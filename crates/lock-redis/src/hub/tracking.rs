@@ -199,7 +199,7 @@ mod tests {
     proptest! {
         /// Only an absent key is free.
         #[test]
-        fn whatever_is_at_a_key_is_something(reply in garbage::replies()) {
+        fn a_value_of_any_type_makes_a_key_exist(reply in garbage::replies()) {
             prop_assert_eq!(seen(&reply).is_none(), reply == Reply::Nil);
         }
     }

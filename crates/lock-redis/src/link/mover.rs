@@ -72,8 +72,8 @@ impl Mover {
             {
                 // The reply may come before this poll is over. It needs to wake no task: a task that is
                 // woken while it is polled loses its turn, and another thread looks for work.
-                let mut nobody = Context::from_waker(Waker::noop());
-                let outcome = self.write(driver, || request.as_mut().poll(&mut nobody));
+                let mut no_task = Context::from_waker(Waker::noop());
+                let outcome = self.write(driver, || request.as_mut().poll(&mut no_task));
                 if outcome.is_ready() {
                     return outcome;
                 }

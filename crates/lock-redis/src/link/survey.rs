@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_is_read_whatever_else_is_told() {
+    fn a_view_is_read_among_any_other_facts() {
         let told = ["name", "main", "ip", "h1", "port", "6379", "quorum", "2", "config-epoch", "7"];
         assert_eq!(View::read(&reply(&told), &at("s")), view(7, "h1").ok());
         for missing in [2..4, 4..6, 8..10] {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_failover_counts_whoever_answers_first() {
+    fn the_latest_failover_counts_in_any_order_of_answers() {
         for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
             let mut survey = Survey::of(3);
             let views = [view(4, "old"), view(5, "new"), view(4, "old")];

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_run_or_is_about_something_else_is_no_such_refusal() {
+    fn an_error_about_keys_or_the_state_of_the_server_is_no_such_refusal() {
         for line in [
             "NOPERM No permissions to access a key",
             "NOPERM this user has no permissions to access one of the keys used as arguments",
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_is_not_loaded_for_good_is_refused_whatever_the_wording() {
+    fn a_script_that_can_never_load_is_refused_in_any_wording() {
         for (line, _) in OF_COMMANDS {
             let failure = to(|sent| not_loaded(sent, &parts(line)));
             assert!(matches!(failure, Failure::NoCommand(_)), "{line}");

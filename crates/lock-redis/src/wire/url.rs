@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_say_where_and_who() {
+    fn urls_name_the_server_and_the_user() {
         let endpoint = Endpoint::parse("redis://me:hunter2@redis.example:7000/3").unwrap();
         assert_eq!(endpoint.to_string(), "redis.example:7000/3");
         assert_eq!(endpoint.login.username(), Some("me"));

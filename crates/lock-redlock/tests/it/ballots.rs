@@ -64,7 +64,7 @@ async fn a_claim_of_another_process_is_released_by_its_first_ballots() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vote_that_nobody_wants_any_more_is_not_asked_for() {
+async fn a_vote_that_is_no_longer_wanted_is_not_asked_for() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
     // That node has to say which server it is before it is asked, and it is slow.

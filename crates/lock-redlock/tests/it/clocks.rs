@@ -20,7 +20,7 @@ fn ends_in_time(until: Instant, clock: Clock) {
 }
 
 #[tokio::test]
-async fn a_lease_ends_by_the_clock_of_the_quorum_whatever_the_clocks_of_its_nodes() {
+async fn a_lease_ends_by_the_clock_of_the_quorum_and_not_by_those_of_its_nodes() {
     // The clocks must differ, or else this proves nothing.
     let servers = [(); 3].map(|()| MemoryBackend::new());
     let difference = Clock::boot().now().saturating_duration_since(Clock::tokio().now());

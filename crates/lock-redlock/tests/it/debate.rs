@@ -29,7 +29,7 @@ impl Resource {
 
 /// Kleppmann: a client that is paused after it got the lock writes although its lease is over.
 #[tokio::test(start_paused = true)]
-async fn who_was_paused_is_refused_by_the_resource() {
+async fn the_resource_refuses_a_holder_that_was_paused() {
     let cluster = Cluster::of(5).await;
     let (paused, other) = (cluster.join().await, cluster.join().await);
     let mut resource = Resource::default();

@@ -43,7 +43,7 @@ async fn first(quorum: &Quorum) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_meets_no_one_asks_a_majority_alone() {
+async fn a_pass_without_contention_asks_a_majority_alone() {
     let (cluster, quorum) = of_five().await;
     let before = commands(&quorum);
     let began = Instant::now();

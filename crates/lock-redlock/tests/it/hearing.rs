@@ -102,7 +102,7 @@ async fn a_node_that_ends_every_watch_is_asked_ever_less_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_says_something_without_end_keeps_nobody_busy() {
+async fn a_node_with_endless_hints_does_not_block_the_watch() {
     let stores = [(); 3].map(|()| MemoryBackend::new());
     let quorum = quorum(&stores, Manner::Endless).await;
     quorum.init().await.unwrap();

@@ -171,7 +171,7 @@ async fn a_watch_needs_a_majority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vote_that_was_given_up_wakes_nobody_at_once() {
+async fn a_vote_that_was_given_up_wakes_no_waiter_at_once() {
     let cluster = Cluster::of(3).await;
     let (holder, loser) = (cluster.join().await, cluster.join().await);
     node(&holder, 2).faults().cut();
@@ -278,8 +278,8 @@ async fn the_holder_hears_of_what_may_still_become_settled() {
     let second = claim("a");
     granted(&other, &second, TTL).await;
     let gate = node(&other, 0).faults().on(Verb::Cell).hold_requests();
-    let anybody = other.load(&first.key).await.unwrap();
-    assert_eq!(anybody, None, "two of three have nothing");
+    let by_majority = other.load(&first.key).await.unwrap();
+    assert_eq!(by_majority, None, "two of three have nothing");
     let load = async || other.load_under(&second).await.unwrap();
     let (cell, ()) = tokio::join!(load(), async {
         // The node counts the lease as held for every client that asks.
@@ -298,7 +298,7 @@ async fn the_holder_hears_of_what_may_still_become_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_holder_asks_those_by_whom_it_holds() {
+async fn the_holder_asks_the_nodes_that_granted_its_lease() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
     let held = claim("a");

@@ -27,7 +27,7 @@ async fn is_refused(quorum: &Quorum) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_that_nobody_knows_are_watched_for_a_whole_lease() {
+async fn unknown_nodes_are_watched_for_a_whole_lease() {
     let cluster = Cluster::new(3);
     let quorum = cluster.join().await;
     let seen = Instant::now();
@@ -94,7 +94,7 @@ async fn a_restart_begins_a_quarantine_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_vouches_when_the_last_handle_is_gone() {
+async fn no_client_vouches_after_the_last_handle_is_gone() {
     let cluster = Cluster::new(1);
     let quorum = cluster.join().await;
     drop(quorum.clone());

@@ -202,7 +202,7 @@ async fn the_favourite_of_a_split_vote_is_granted_when_the_others_give_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_the_favourite_gives_way() {
+async fn a_client_that_is_not_the_favourite_gives_way() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
     let (favourite, other) = (tagged(1), tagged(2));

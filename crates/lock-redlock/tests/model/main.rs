@@ -150,7 +150,7 @@ fn confirming_without_a_look_is_not_enough() {
 }
 
 #[test]
-fn who_confirms_must_hold_the_lease() {
+fn a_node_that_confirms_must_hold_the_lease() {
     breaks(
         Rules::protocol().slow().confirms(HEIGHT_ALONE),
         "n0 confirms to c1, at 2; c1 holds the lock with 2, as another did",
@@ -164,7 +164,7 @@ fn who_confirms_must_hold_the_lease() {
 /// A vote that arrives after the client chose its token, or arrives twice, is above it: to confirm the token
 /// there would be to hide it from later clients.
 #[test]
-fn who_confirms_must_not_have_gone_further() {
+fn a_node_that_confirms_must_not_have_a_higher_token() {
     let rules = Rules::protocol().slow().confirms(OWNER_ALONE);
     breaks(rules, "n1 confirms to c1, at 3; c1 holds the lock with 2, as another did");
     breaks(rules.repeats(1), "n2 confirms to c0, at 3; c0 holds the lock with 2, as another did");
@@ -206,7 +206,7 @@ fn tokens_must_not_outrun_the_clock() {
 /// does again. So floors must have risen enough by the time at which the *earliest of them* began: a
 /// quarantine must be longer than a lease by what the clocks may be apart.
 #[test]
-fn a_quarantine_must_outlast_those_who_begin_in_it() {
+fn a_quarantine_must_outlast_requests_that_begin_in_it() {
     breaks(
         Rules::protocol().floors([2, 2, 2]).restarts(waits(6)),
         "n0 votes for c1 with 2; c1 chooses 2; c1 holds the lock with 2, as another did",
@@ -246,8 +246,8 @@ fn holds(rules: Rules) {
     if let Some(story) = found.counterexample {
         panic!("{rules:?}\n{story}");
     }
-    let everybody = |tokens: &[u8; CLIENTS]| tokens[..rules.clients].iter().all(|token| *token > 0);
-    assert!(found.outcomes.iter().any(everybody), "not every client ever held the lock");
+    let all_held = |tokens: &[u8; CLIENTS]| tokens[..rules.clients].iter().all(|token| *token > 0);
+    assert!(found.outcomes.iter().any(all_held), "not every client ever held the lock");
 }
 
 /// Only when asked for, since it takes minutes without optimisation.

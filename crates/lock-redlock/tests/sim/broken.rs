@@ -30,7 +30,7 @@ fn a_node_that_is_quarantined_must_not_vote() {
 }
 
 #[test]
-fn nobody_must_vouch_without_waiting() {
+fn no_client_must_vouch_without_waiting() {
     goes_wrong(FORGETTING, Flaw::VouchesAtOnce, Wrong::KeptOut);
     goes_wrong(FORGETTING, Flaw::VouchesAtOnce, Wrong::Exclusion);
 }
@@ -44,7 +44,7 @@ fn the_clock_of_a_node_that_is_quarantined_must_not_be_set() {
 }
 
 #[test]
-fn nodes_must_know_of_which_quorum_they_are_members() {
+fn each_node_must_know_its_quorum() {
     goes_wrong(Faults { replacing: true, ..STALLS }, Flaw::IgnoresMembers, Wrong::Exclusion);
 }
 

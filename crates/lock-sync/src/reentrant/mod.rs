@@ -80,7 +80,7 @@ use crate::options::options;
 ///     let inner = tree.lock().await?; // no request, no waiting
 ///     let token = |guard| ReentrantGuard::lease(guard).fencing_token();
 ///     assert_eq!(token(&inner), token(&outer));
-///     inner.lock().expect("nobody panicked").push("leaf");
+///     inner.lock().expect("no holder panicked").push("leaf");
 ///     Ok::<_, lock_sync::LockError>(())
 /// })
 /// .await?;

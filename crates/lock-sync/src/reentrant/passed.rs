@@ -22,7 +22,7 @@ use crate::Locks;
 ///
 /// let passed = Owner::new()?.pass();
 /// assert_eq!(passed.expose().parse::<PassedOwner>()?, passed);
-/// assert!("somebody".parse::<PassedOwner>().is_err());
+/// assert!("not an owner".parse::<PassedOwner>().is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]

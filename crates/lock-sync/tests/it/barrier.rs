@@ -150,7 +150,7 @@ async fn a_participant_cut_off_for_a_while_arrives_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_was_counted_passes_although_it_was_cut_off() {
+async fn a_counted_participant_passes_although_it_was_cut_off() {
     let pair = short();
     let (here, there) = pair.barriers(2);
     let mut waiting = Box::pin(here.wait_timeout(TTL * 100));
@@ -185,7 +185,7 @@ async fn another_takes_the_place_of_a_leader_that_dies_at_the_door() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_word_was_not_confirmed_leads_all_the_same() {
+async fn a_leader_with_an_unconfirmed_write_leads() {
     let pair = short();
     let (here, there) = pair.barriers(2);
     let mut waiting = Box::pin(there.wait());
@@ -219,7 +219,7 @@ async fn meddle(store: &MemoryBackend, value: Option<&[u8]>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_counts_too_late_does_not_begin_a_round() {
+async fn a_late_count_does_not_begin_a_round() {
     let pair = short();
     let (here, there) = pair.barriers(2);
     let mut waiting = Box::pin(there.wait());

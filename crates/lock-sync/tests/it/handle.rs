@@ -109,7 +109,7 @@ async fn a_handle_sees_a_loss_and_keeps_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_that_nobody_polled_before_the_guard_went_knows_the_reason() {
+async fn a_lost_future_that_was_never_polled_knows_the_reason() {
     let cap = Duration::from_secs(1);
     let pair = Pair::local_with(|builder| builder.ttl(TTL).max_hold(cap));
     let lock = pair.here.rwlock("it", ()).unwrap();

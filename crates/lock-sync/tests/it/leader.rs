@@ -291,7 +291,7 @@ async fn a_value_has_a_limit_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_loses_its_lease_before_it_could_say_who_it_is_campaigns_again() {
+async fn a_candidate_that_loses_its_lease_before_its_name_is_stored_campaigns_again() {
     let pair = short();
     let (here, _) = pair.elections();
     let gate = pair.ours.faults().on(Verb::Cell).hold_requests();

@@ -151,7 +151,7 @@ async fn get_mut_and_into_inner_reach_the_value() {
 }
 
 #[tokio::test]
-async fn debug_asks_nobody() {
+async fn debug_sends_no_request() {
     let pair = Pair::threaded();
     let (here, there) = pair.mutexes();
     assert_eq!(format!("{here:?}"), r#"Mutex { key: Key("it"), data: 0 }"#);
@@ -165,7 +165,7 @@ async fn debug_asks_nobody() {
 
 /// `Debug` locks the data. A waiter that is granted the lock meanwhile must not wait for ever.
 #[test]
-fn debug_gets_in_nobodys_way() {
+fn debug_delays_no_waiter_for_ever() {
     use std::sync::mpsc;
 
     struct Slow(mpsc::Sender<()>, std::sync::Mutex<mpsc::Receiver<()>>);

@@ -87,7 +87,7 @@ async fn a_failed_attempt_is_followed_by_another() {
 }
 
 #[tokio::test]
-async fn a_cancelled_attempt_is_followed_by_that_of_whoever_waits() {
+async fn a_waiter_follows_a_cancelled_initializer() {
     let pair = Pair::threaded();
     let (here, there) = pair.cells();
     let mut first = Box::pin(here.get_or_init(async || pending().await));
@@ -209,7 +209,7 @@ async fn setting_tells_what_stands_in_its_way() {
 }
 
 #[tokio::test]
-async fn whoever_waits_hears_of_the_value() {
+async fn each_waiter_hears_of_the_value() {
     let pair = Pair::threaded();
     let (here, there) = pair.cells();
     let (mut one, mut other) = (Box::pin(here.wait()), Box::pin(here.wait()));
@@ -223,7 +223,7 @@ async fn whoever_waits_hears_of_the_value() {
 }
 
 #[tokio::test]
-async fn those_who_wait_read_although_the_lock_is_still_held() {
+async fn waiters_read_the_value_while_the_lock_is_still_held() {
     let pair = Pair::threaded();
     let (here, there) = pair.cells();
     let gate = pair.ours.faults().on(Verb::Release).hold_requests();
@@ -265,7 +265,7 @@ async fn the_wait_limit_counts_for_everything_but_the_work() {
 }
 
 #[tokio::test]
-async fn a_reset_is_for_everybody() {
+async fn a_reset_holds_for_all_clients() {
     let pair = Pair::threaded();
     let (mut here, there) = pair.cells();
     assert_eq!(*there.get_or_init(async || 1).await.unwrap(), 1);
@@ -278,7 +278,7 @@ async fn a_reset_is_for_everybody() {
 }
 
 #[tokio::test]
-async fn what_is_stored_may_not_be_what_is_wanted() {
+async fn a_stored_value_of_another_type_is_an_error() {
     let pair = Pair::threaded();
     let text: OnceCell<String> = pair.here.once_cell("cell").unwrap();
     text.set("seven".into()).await.unwrap();

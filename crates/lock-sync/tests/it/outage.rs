@@ -76,7 +76,7 @@ async fn a_grant_whose_answer_was_lost_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_whose_answer_was_lost_leaves_nothing_behind() {
+async fn a_try_with_a_lost_answer_leaves_no_lease_behind() {
     let pair = short();
     let (here, _) = pair.mutexes();
     pair.ours.faults().on(Verb::Acquire).lose_replies(1);

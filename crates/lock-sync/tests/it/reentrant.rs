@@ -120,7 +120,7 @@ async fn an_owner_enters_again_without_asking() {
 }
 
 #[tokio::test]
-async fn an_owner_tries_again_at_once_whatever_another_has_under_way() {
+async fn a_try_of_an_owner_waits_for_no_request_of_another() {
     let pair = Pair::threaded();
     let (here, _) = pair.reentrant_mutexes();
     let (mut owner, mut other) = (Owner::new().unwrap(), Owner::new().unwrap());
@@ -135,7 +135,7 @@ async fn an_owner_tries_again_at_once_whatever_another_has_under_way() {
 }
 
 #[tokio::test]
-async fn an_owner_waits_behind_nobody_for_what_it_holds() {
+async fn an_owner_enters_its_own_lock_before_all_waiters() {
     let pair = Pair::threaded();
     let (here, there) = pair.reentrant_mutexes();
     let mut owner = Owner::new().unwrap();
@@ -242,7 +242,7 @@ async fn an_owner_that_has_lost_the_lock_cannot_enter_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_that_nobody_has_noticed_is_noticed_on_entering() {
+async fn entering_notices_an_unnoticed_loss() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL).renewal(false));
     let (here, _) = pair.reentrant_mutexes();
     let mut owner = Owner::new().unwrap();
@@ -379,7 +379,7 @@ async fn the_value_can_be_reached_in_every_shape() {
 }
 
 #[tokio::test]
-async fn debug_asks_nobody_and_tells_no_secret() {
+async fn debug_sends_no_request_and_shows_no_secret() {
     let pair = Pair::threaded();
     let (here, _) = pair.reentrant_mutexes();
     let mut owner = Owner::new().unwrap();

@@ -54,7 +54,7 @@ async fn outside_a_scope_it_is_an_error_that_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn the_lock_goes_with_the_last_guard_in_whatever_order() {
+async fn the_last_guard_releases_the_lock_in_any_order() {
     let pair = Pair::threaded();
     let (here, there) = pair.reentrant_mutexes();
     let mut stranger = Owner::new().unwrap();
@@ -255,7 +255,7 @@ fn synchronous_code_has_a_scope_too() {
 }
 
 #[test]
-fn whoever_blocks_a_thread_for_it_has_no_owner() {
+fn a_blocked_thread_has_no_owner() {
     let pair = Pair::threaded();
     let here = Arc::new(pair.reentrant_mutexes().0);
     let runtime = tokio::runtime::Runtime::new().unwrap();

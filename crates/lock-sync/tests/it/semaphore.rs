@@ -147,7 +147,7 @@ async fn a_permit_can_be_divided_and_put_together() {
 }
 
 #[tokio::test]
-async fn splitting_and_merging_asks_nobody() {
+async fn splitting_and_merging_send_no_request() {
     let pair = Pair::threaded();
     let (here, _) = pair.semaphores(8);
     let mut permit = here.acquire_many(8).await.unwrap();
@@ -259,7 +259,7 @@ async fn polled_permit(
 }
 
 #[tokio::test]
-async fn debug_asks_nobody() {
+async fn debug_sends_no_request() {
     let pair = Pair::threaded();
     let (here, _) = pair.semaphores(3);
     let permit = here.acquire_many(2).await.unwrap();

@@ -58,7 +58,7 @@ async fn the_permits_of_a_crashed_holder_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_crashes_holds_nobody_up_beyond_its_place() {
+async fn a_waiter_that_crashes_delays_others_only_for_its_place() {
     let pair = short();
     let (here, there) = pair.semaphores(3);
     let held = there.acquire().await.unwrap();
@@ -87,7 +87,7 @@ async fn without_renewal_a_permit_ends_with_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_permit_keeps_nobody_from_the_others() {
+async fn a_lost_permit_does_not_hold_up_the_other_permits() {
     let pair = short();
     let (here, _) = pair.semaphores(2);
     let lost = here.acquire_many(2).await.unwrap();

@@ -124,7 +124,7 @@ async fn a_request_that_times_out_lets_the_next_pass() {
 }
 
 #[tokio::test]
-async fn closing_a_handle_concerns_nobody_else() {
+async fn closing_a_handle_closes_no_other_handle() {
     let pair = Pair::threaded();
     let (here, there) = pair.semaphores(1);
     let (closing, beside) = (Arc::new(here), pair.semaphores(1).0);

@@ -120,7 +120,7 @@ async fn what_is_given_beyond_need_goes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_asks_nobody_but_to_keep_its_places() {
+async fn a_wait_sends_only_renewals_of_its_places() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL));
     let (here, there) = pair.slots(2);
     let held = all(&there).await;

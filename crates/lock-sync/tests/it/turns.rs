@@ -33,7 +33,7 @@ fn assert_rising(book: &Book) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_nobody_waits_elsewhere_the_lock_stays() {
+async fn the_lock_stays_while_no_other_process_waits() {
     let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
     let mutex = Arc::new(pair.here.mutex("it", 0).unwrap());
     let book = Book::default();
@@ -210,7 +210,7 @@ async fn a_process_that_comes_last_again_does_not_wait_for_the_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_was_not_made_lets_nobody_in() {
+async fn a_false_hint_of_a_grant_admits_no_waiter() {
     let pair = Pair::local();
     let (here, there) = pair.mutexes();
     let guard = there.lock().await.unwrap();
@@ -258,7 +258,7 @@ async fn a_waiter_that_leaves_in_its_turn_passes_it_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_stand_in_line_gets_a_chance_now_and_then() {
+async fn a_client_without_a_place_gets_a_chance_now_and_then() {
     let pair = Pair::local_with(|builder| builder.handoff(Handoff::Fair));
     let (here, there) = pair.mutexes();
     let here = Arc::new(here);
@@ -284,7 +284,7 @@ async fn who_does_not_stand_in_line_gets_a_chance_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_renewal_nobody_gets_the_rest_of_a_lease() {
+async fn without_renewal_no_waiter_gets_the_rest_of_a_lease() {
     let ttl = Duration::from_secs(10);
     let pair = Pair::local_with(|builder| builder.ttl(ttl).renewal(false));
     let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());
@@ -326,7 +326,7 @@ async fn a_lock_that_is_never_passed_on_asks_the_store_each_time() {
 
 /// The lease goes back although this process is likely to want it again.
 #[tokio::test]
-async fn whoever_awaits_the_release_knows_that_the_store_has_the_lock() {
+async fn an_awaited_release_has_reached_the_store() {
     let pair = Pair::threaded();
     let (here, there) = pair.mutexes();
     let guard = here.lock().await.unwrap();

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_up_long_ago_hides_no_wrong_leaders() {
+    fn a_participant_that_gave_up_long_ago_hides_no_wrong_leaders() {
         let gave_up: Vec<_> = (0..9).map(|at| ("d", [20 * at, 20 * at + 10], None)).collect();
         let seen = |leaders| found(&[&gave_up[..], &group(5_000, leaders)[..]].concat());
         assert_eq!([0, 1, 2, 3].map(seen), [1, 0, 1, 1]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_stood_still_passes_with_those_who_took_its_place() {
+    fn a_participant_that_stood_still_passes_with_its_replacements() {
         let four = [&group(0, 1)[..], &[("d", [0, 9], Some(false))]].concat();
         let mut terms = terms();
         assert_eq!(found_with(&terms, &four), 1);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gave_up_may_make_one_group_whole_and_not_two() {
+    fn a_participant_that_gave_up_may_complete_one_group_and_not_two() {
         let rest = [("d", [3, 15], Some(true)), ("e", [4, 15], Some(false))];
         let with = |gave_up: &[_]| found(&[&group(0, 1)[..], &rest, gave_up].concat());
         assert_eq!(with(&[("f", [2, 12], None)]), 0);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_gave_up_may_have_been_counted_but_not_for_ever() {
+    fn a_participant_that_gave_up_counts_only_for_a_while() {
         let with = |gave_up| {
             found(&[
                 ("a", [0, gave_up], None),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_over_excludes_nobody_and_one_that_was_renewed_does() {
+    fn an_ended_lease_excludes_no_client_and_a_renewed_one_does() {
         let mut scene = Scene::new();
         let stopped = scene.had("a", "m0", Way::Write, 1, [0, 1], 100);
         scene.leaves(stopped, 200, 100);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_died_is_seen_as_long_as_it_wrote() {
+    fn a_client_that_died_holds_until_its_last_event() {
         let mut scene = Scene::new();
         let dies = scene.had("a", "m0", Way::Write, 1, [0, 1], 100);
         scene.says(dies, 50, |op| Deed::Still { op, valid_until: at(130) });
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_between_two_ways_is_a_gap() {
+    fn a_holder_during_a_conversion_is_found() {
         let mut scene = Scene::new();
         let upgrades = scene.had("a", "w0", Way::Upgradable, 1, [0, 1], 900);
         scene.turns(upgrades, Way::Write, [10, 30], 5, 900);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_downgrade_lets_nobody_write() {
+    fn a_downgrade_admits_no_writer() {
         let mut scene = Scene::new();
         let weaker = scene.had("a", "w0", Way::Write, 1, [0, 1], 900);
         scene.turns(weaker, Way::Read, [10, 20], 1, 900);

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_failed_may_have_been_made_until_somebody_is_told_otherwise() {
+    fn a_failed_change_may_have_been_made_until_a_client_hears_otherwise() {
         let mut scene = Scene::new();
         change(&mut scene, "a", [10, 20], 9, None);
         change(&mut scene, "a", [30, 40], 7, Some(7));

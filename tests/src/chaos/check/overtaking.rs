@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_later_in_a_client_is_served_later() {
+    fn a_later_request_of_a_client_is_served_later() {
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 1, [0, 100, 110]);
         scene.held("a", "m0", Way::Write, 2, [20, 120, 130]);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_at_about_the_same_time_or_otherwise_may_be_served_first() {
+    fn requests_at_about_one_time_or_of_other_kinds_may_be_served_in_any_order() {
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 1, [0, 100, 110]);
         scene.held("a", "m0", Way::Write, 2, [8, 50, 60]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_passed_until_it_gives_up_was_passed() {
+    fn a_waiter_that_is_overtaken_until_it_gives_up_counts() {
         let mut scene = Scene::new();
         let waits = scene.asks("a", "m0", Way::Write, 0);
         scene.fails(waits, 900, Refusal::TimedOut);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_gets_something_soon_after_all_is_whole() {
+    fn a_waiter_is_served_soon_after_the_last_fault_ends() {
         let terms = terms(&[(2_500, 4_000)]);
         let whole = terms.unrest(Property::Recovery).times()[0].1.as_nanos() / 1_000_000;
         assert_eq!(found(&served_again(whole + 1_900), &terms), 0);

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_or_a_worker_befalls_those_who_have_it_and_a_server_all() {
+    fn a_fault_of_a_link_or_worker_befalls_its_clients_and_one_of_a_server_befalls_all() {
         let mut partition = trouble(Fault::Partition, &[0], 5_000, 6_000);
         partition.workers = vec![2, 11];
         let seen = ["w2", "w2-3", "w11", "m.2", "w1", "w22", "m.1"].map(|it| partition.befalls(it));

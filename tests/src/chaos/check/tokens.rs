@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_is_no_lower_than_writers_before_and_below_those_after() {
+    fn the_token_of_a_reader_lies_between_those_of_the_writers_around_it() {
         use Way::{Read, Upgradable, Write};
 
         assert_eq!(
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_nobody_elses_even_if_it_came_too_late() {
+    fn a_token_that_came_too_late_is_still_unique() {
         let mut scene = Scene::new();
         scene.held("a", "m0", Way::Write, 5, [0, 10, 20]);
         let late = scene.had("b", "m0", Way::Write, 5, [9, 21], 15);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_the_way_explains_a_refusal() {
+    fn an_incompatible_holder_explains_a_refusal() {
         assert_eq!(refused(Way::Write, Way::Write, 50), 0);
         assert_eq!(refused(Way::Read, Way::Write, 50), 0);
         assert_eq!(refused(Way::Owner(1), Way::Owner(2), 50), 0);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_in_the_way_or_not_there_does_not() {
+    fn a_compatible_or_absent_holder_explains_no_refusal() {
         assert_eq!(refused(Way::Read, Way::Read, 50), 1);
         assert_eq!(refused(Way::Upgradable, Way::Read, 50), 1);
         assert_eq!(refused(Way::Read, Way::Upgradable, 50), 1);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_is_refused_for_who_waits_and_again_only_if_somebody_is_there() {
+    fn a_waiter_explains_the_refusal_of_an_upgrade_only_while_it_waits() {
         let mut scene = Scene::new();
         let it = scene.had("b", "it", Way::Upgradable, 1, [0, 1], 900);
         let tries = |scene: &mut Scene, when| {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_explains_it_and_so_does_what_may_have_stayed() {
+    fn a_waiter_or_a_place_that_may_have_stayed_explains_a_refusal() {
         let mut scene = Scene::new();
         scene.held("a", "it", Way::Read, 1, [0, 1, 100]);
         let gives_up = scene.asks("c", "it", Way::Write, 10);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_the_way_of_one_of_several_explains_the_refusal_of_all() {
+    fn a_holder_of_one_lock_explains_the_refusal_of_all() {
         let mut scene = Scene::new();
         scene.held("a", "it", Way::Write, 1, [0, 1, 100]);
         let together = ["it", "that"].map(|key| scene.tries("b", key, Way::Write, 50));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn all_permits_of_a_limit_that_was_changed_are_refused_to_nobody_but_for_those_forgotten() {
+    fn all_permits_of_a_changed_limit_are_granted_but_for_the_forgotten_ones() {
         let refused = |count| {
             let mut scene = Scene::new();
             for (limit, when) in [(6, 10), (9, 20)] {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_in_its_own_way() {
+    fn no_task_is_in_its_own_way() {
         let refused = |task| {
             let mut scene = Scene::new();
             let ask = |op, task| Deed::Ask {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_tries_while_somebody_stands_still() {
+    fn tries_are_not_judged_while_a_worker_stands_still() {
         let mut terms = terms();
         let (fault, extent) = (Fault::StopWorker, Extent::Minority);
         terms.troubles = vec![Trouble {

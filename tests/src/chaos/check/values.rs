@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn another_value_or_none_is_wrong_and_so_is_one_that_nobody_has_made() {
+    fn another_value_no_value_and_an_unmade_value_are_found() {
         let mut other = made();
         makes(&mut other, "c", 9, [15, 15], Some(8));
         other.event("c", 40, Deed::Saw { op: 9, value: Some(8) });
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_stood_still_may_make_it_beside_another() {
+    fn a_client_that_stood_still_may_make_the_value_beside_another() {
         let mut scene = made();
         makes(&mut scene, "c", 9, [19, 40], None);
         let mut terms = terms();

@@ -267,14 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_somebody_is_not_late() {
+    fn a_waiter_behind_an_incompatible_holder_is_not_late() {
         assert_eq!(found(&passes(Way::Write, Way::Write, 499), &terms()), 0);
         assert_eq!(found(&passes(Way::Write, Way::Write, 600), &terms()), 1);
         assert_eq!(found(&passes(Way::Read, Way::Write, 600), &terms()), 1);
     }
 
     #[test]
-    fn who_could_go_in_beside_others_waits_for_nobody() {
+    fn a_waiter_behind_a_compatible_holder_is_late() {
         assert_eq!(found(&passes(Way::Read, Way::Read, 0), &terms()), 1);
         assert_eq!(found(&passes(Way::Upgradable, Way::Read, 0), &terms()), 1);
         assert_eq!(found(&passes(Way::Upgradable, Way::Upgradable, 0), &terms()), 0);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_are_there_for_who_asks_for_few_enough() {
+    fn a_waiter_for_free_permits_is_late() {
         let mut scene = Scene::new();
         scene.held("a", "s0", Way::Permits(2), 1, [0, 1, 2_000]);
         scene.held("b", "s0", Way::Permits(2), 1, [10, 2_010, 2_020]);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_of_may_be_in_the_way_for_a_while() {
+    fn an_unknown_claim_may_be_in_the_way_for_a_while() {
         let mut scene = Scene::new();
         let given_up = scene.asks("a", "m0", Way::Write, 0);
         scene.fails(given_up, 1_000, Refusal::GivenUp);

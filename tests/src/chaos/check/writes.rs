@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn over_a_quorum_an_owner_may_refuse_itself_and_nobody_else() {
+    fn over_a_quorum_an_owner_may_refuse_itself_and_no_other_owner() {
         let scene = |first, second| {
             let mut scene = Scene::new();
             for (client, way, number, accepted) in [("a", first, 9, true), ("b", second, 7, false)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_the_resource_saw_together_counts_without_any_events() {
+    fn a_meeting_at_the_resource_counts_without_any_events() {
         let (token, valid_until) = (FencingToken::new(1), at(90));
         let meeting = |key: &str, way, of| {
             let guest = Guest { way, of, token, valid_until };

@@ -96,8 +96,8 @@ impl<'a> Act<'a> {
             Fault::Flush => self.each(|_, node| node.at_once(&["FLUSHALL"])),
             Fault::PauseClients => {
                 let left = (self.begun + step.lasts).saturating_duration_since(Instant::now());
-                let everybody = step.how == How::Everybody(true);
-                self.each(|_, node| node.pause(everybody, left));
+                let all = step.how == How::AllClients(true);
+                self.each(|_, node| node.pause(all, left));
             }
             Fault::ClockJump => self.each(|this, node| node.jump(this.jump())),
             // Over and over.
@@ -181,7 +181,7 @@ impl<'a> Act<'a> {
             }
             (Fault::StopServer, _) => self.all(Node::cont),
             (Fault::OutOfMemory, _) => self.all(|node| node.fill(false)),
-            (Fault::PauseClients, How::Everybody(false)) => self.all(Node::unpause),
+            (Fault::PauseClients, How::AllClients(false)) => self.all(Node::unpause),
             (Fault::RevokeRights, How::Without(rights)) => self.all(|node| node.grant(rights)),
             (Fault::ClockRate, _) => self.all(|node| node.clock().set_rate(0)),
             (Fault::ClockJump, _) => {

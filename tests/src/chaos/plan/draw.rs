@@ -162,7 +162,7 @@ impl Draw<'_> {
         let random = &mut self.random;
         match fault {
             Fault::KillStale => How::By(random.between(millis(50), millis(400))),
-            Fault::PauseClients => How::Everybody(random.percent(50)),
+            Fault::PauseClients => How::AllClients(random.percent(50)),
             Fault::RevokeRights => How::Without(*random.pick(&Rights::ALL)),
             Fault::ClockJump => How::Jump(*random.pick(&[half, -half, HOUR, -HOUR])),
             // By less than the drift that leases allow for.

@@ -22,7 +22,7 @@ pub enum How {
     /// These rights.
     Without(Rights),
     /// All clients, or those that write.
-    Everybody(bool),
+    AllClients(bool),
     /// This many.
     Some(u32),
     /// The fault of the memory backend.
@@ -86,8 +86,8 @@ impl fmt::Display for How {
             Self::Without(rights) => {
                 write!(f, " of {}", format!("{rights:?}").to_ascii_lowercase())
             }
-            Self::Everybody(true) => f.write_str(" of all"),
-            Self::Everybody(false) => f.write_str(" of writers"),
+            Self::AllClients(true) => f.write_str(" of all"),
+            Self::AllClients(false) => f.write_str(" of writers"),
             Self::Some(count) => write!(f, " of {count}"),
             Self::Store(mischief) => write!(f, " {mischief}"),
         }

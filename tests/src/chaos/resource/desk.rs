@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_excludes_another_is_seen_to_meet_it_while_both_are_valid() {
+    fn two_exclusive_guests_meet_while_both_are_valid() {
         let mut desk = Desk::default();
         desk.enter(1, "it", guest(Way::Write, 5, 100), at(10));
         desk.enter(2, "that", guest(Way::Write, 5, 100), at(10));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_or_was_dropped_is_met_by_nobody() {
+    fn a_guest_that_left_or_was_dropped_meets_no_other() {
         let mut desk = Desk::default();
         desk.enter(1, "it", guest(Way::Write, 5, 100), at(10));
         desk.leave(1, "it");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_dropped_before_the_other_came_has_met_nobody_in_whichever_order_they_are_heard() {
+    fn a_guest_that_was_dropped_before_the_other_came_meets_none_in_either_order() {
         for dropped in [1, 2] {
             let mut desk = Desk::default();
             desk.enter(1, "it", guest(Way::Write, 5, 100), at(10));

@@ -119,7 +119,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn who_has_to_share_a_processor_waits_and_who_is_new_does_not() {
+    fn a_thread_that_shares_a_processor_waits_and_a_new_thread_does_not() {
         let cores = thread::available_parallelism().unwrap().get();
         let mut waited = Waited::default();
         assert_eq!(waited.look(&[]), Duration::ZERO);

@@ -183,17 +183,17 @@ impl Node {
     }
 
     /// Makes it answer no client for this time, or no client that writes. Returns whether it listened.
-    pub(in crate::chaos) fn pause(&self, everybody: bool, time: Duration) -> bool {
+    pub(in crate::chaos) fn pause(&self, all: bool, time: Duration) -> bool {
         let mut state = self.state();
         if !state.hears() {
             return false;
         }
-        let who = if everybody { "ALL" } else { "WRITE" };
+        let kind = if all { "ALL" } else { "WRITE" };
         // The server itself delays this command, if it comes a moment later.
-        if everybody {
+        if all {
             state.deaf = Some(Instant::now() + time + Duration::from_millis(20));
         }
-        self.command(&["CLIENT", "PAUSE", &time.as_millis().to_string(), who]);
+        self.command(&["CLIENT", "PAUSE", &time.as_millis().to_string(), kind]);
         true
     }
 

@@ -86,7 +86,7 @@ fn every_rule_is_the_first_for_something() {
 }
 
 #[test]
-fn only_who_stands_still_may_be_served_out_of_order_and_nobody_may_break_off_the_record() {
+fn only_a_fault_that_stops_a_client_excuses_the_order_and_none_excuses_the_record() {
     for rule in RULES {
         let stands = rule.faults.iter().all(|it| matches!(it, StopWorker | BlockExecutor));
         assert!(stands || !rule.excludes.contains(&Order));

@@ -94,7 +94,7 @@ where
     one.counts(&key, 5, state(0, 0)).await
 }
 
-pub(in super::super) async fn added_permits_serve_those_who_wait<H>(scene: Scene<'_, H>) -> Check
+pub(in super::super) async fn added_permits_serve_the_waiters<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: PermitBackend>,
 {

@@ -41,7 +41,7 @@ pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
     Ok(())
 }
 
-pub(in super::super) async fn only_who_asks_and_watches_is_queued<H: Harness>(
+pub(in super::super) async fn only_a_client_that_asks_and_watches_is_queued<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
@@ -78,7 +78,7 @@ pub(in super::super) async fn waiters_are_granted_in_order<H: Harness>(
     }
     for index in 0..line.len() {
         holder.0.freed(&holder.1).await?;
-        let (next, behind) = line[index..].split_first_mut().ok_or_else(nobody)?;
+        let (next, behind) = line[index..].split_first_mut().ok_or_else(empty_line)?;
         next.hears_grant().await?;
         next.claims().await?;
         for waiter in behind {
@@ -89,7 +89,7 @@ pub(in super::super) async fn waiters_are_granted_in_order<H: Harness>(
     Ok(())
 }
 
-fn nobody() -> Failure {
+fn empty_line() -> Failure {
     Failure::Broken("the line is empty".into())
 }
 

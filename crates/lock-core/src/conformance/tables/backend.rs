@@ -103,7 +103,7 @@ macro_rules! __lock_core_mutex_laws {
         queueing {
             a_refused_watcher_is_queued:
                 "If one refused client that watches the key and asks for a place is queued, every such client is.",
-            only_who_asks_and_watches_is_queued:
+            only_a_client_that_asks_and_watches_is_queued:
                 "A client that does not ask for a place, or does not watch the key, is not queued.",
             waiters_are_granted_in_order:
                 "Waiters are granted the key one by one, in the order in which they came.",

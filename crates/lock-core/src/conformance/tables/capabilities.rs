@@ -94,7 +94,7 @@ macro_rules! __lock_core_permit_laws {
                 "A request that declares another limit than the first user fails with both limits, even if all permits are free.",
             the_state_of_a_semaphore_can_be_seen:
                 "Every client sees how many permits there are, how many are held and how many requests wait.",
-            added_permits_serve_those_who_wait:
+            added_permits_serve_the_waiters:
                 "Permits that are added go to the waiters first, and to later requests afterwards.",
             more_than_there_are_can_be_waited_for:
                 "A request for more permits than there are, even if there are none, waits until there are enough.",

@@ -263,7 +263,7 @@ fn a_server_that_is_not_ready_is_asked_nothing_else() {
 }
 
 #[test]
-fn of_a_sentinel_nothing_else_is_said() {
+fn the_check_says_nothing_else_of_a_sentinel() {
     let mut facts = healthy();
     facts.info = info("redis_mode:sentinel");
     facts.config = refused();

@@ -184,7 +184,7 @@ async fn try_alone(world: &mut World) {
 
 /// A lease whose holders only read is made weaker, no matter which way they came.
 #[test]
-fn readers_who_come_back_to_a_writers_lease_make_it_weaker() {
+fn readers_that_return_to_a_writers_lease_make_it_weaker() {
     let read = Mode::Shared;
     story(vec![read, Mode::Exclusive], Some(TTL), async |world| {
         world.event(Event::Enter(1, Limit::None)).await;

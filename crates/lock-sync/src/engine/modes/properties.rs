@@ -14,7 +14,7 @@ proptest! {
     /// Holders that hold at once may hold together, waiters are served in order, every waiter gets an
     /// outcome, and nothing stays behind.
     #[test]
-    fn whoever_holds_may_hold_together(
+    fn all_holders_at_once_are_compatible(
         policy in policy(),
         manner in manner(),
         wants in wants(),
@@ -49,7 +49,7 @@ proptest! {
 
     /// The properties hold even if requests and replies get lost.
     #[test]
-    fn and_so_they_do_when_requests_are_lost(
+    fn all_holders_at_once_are_compatible_when_requests_are_lost(
         policy in policy(),
         manner in manner(),
         wants in wants(),

@@ -31,7 +31,7 @@ fn an_inquiry_that_fails_is_not_repeated_at_once() {
 }
 
 #[test]
-fn a_grant_that_nobody_waits_for_is_released() {
+fn a_grant_without_a_waiter_is_released() {
     let mut world = plain();
     world.event(Event::Enter(Limit::None));
     world.event(Event::Cancel(0));

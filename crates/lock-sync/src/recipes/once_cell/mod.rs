@@ -83,7 +83,7 @@ use crate::recipes::cell::RemoteCell;
 ///
 /// # let locks = Locks::new(store.client());
 /// # let tenant: OnceCell<u64> = locks.once_cell("tenant")?;
-/// assert_eq!(*tenant.get_or_init(async || unreachable!("somebody was faster")).await?, 42);
+/// assert_eq!(*tenant.get_or_init(async || unreachable!("another client was faster")).await?, 42);
 /// # Ok(())
 /// # }
 /// ```

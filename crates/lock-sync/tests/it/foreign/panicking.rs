@@ -79,7 +79,7 @@ fn a_shutdown_wakes_all_waiters() {
 }
 
 #[test]
-fn a_shutdown_wakes_all_who_wait_for_more_than_a_lock() {
+fn a_shutdown_wakes_all_waiters_of_a_barrier() {
     in_time("shutdown", || {
         let pair = Pair::threaded();
         let barrier = &*Box::leak(Box::new(pair.here.barrier("it", 3).unwrap()));
@@ -107,7 +107,7 @@ fn a_semaphore_that_is_closed_wakes_all_waiters() {
 }
 
 #[test]
-fn a_loss_wakes_all_who_wait_for_it() {
+fn a_loss_wakes_all_lost_futures() {
     in_time("loss", || {
         let pair = Pair::threaded();
         let mutex = Arc::new(pair.here.mutex("it", ()).unwrap());

@@ -60,7 +60,7 @@ const UPGRADES: [(&str, Way); 4] = [
 /// The holder that the future waits for.
 #[expect(dead_code, reason = "the guards are there to be held")]
 enum Held<'a> {
-    Nobody,
+    Nothing,
     Reader(RwLockReadGuard<'a, u32>),
     Writer(RwLockWriteGuard<'a, u32>),
     OwnedReader(OwnedRwLockReadGuard<u32>),
@@ -75,7 +75,7 @@ impl<'a> Held<'a> {
             2 => Self::OwnedReader(soon(Arc::clone(here).read_owned()).await.unwrap()),
             3 if writers => Self::Writer(soon(there.write()).await.unwrap()),
             4 if writers => Self::OwnedWriter(soon(Arc::clone(here).write_owned()).await.unwrap()),
-            _ => Self::Nobody,
+            _ => Self::Nothing,
         }
     }
 }
@@ -97,7 +97,7 @@ async fn dropped_after_any_poll(pair: &Pair, here: Lock, ways: &[(&str, Way)], w
             let mut waiting = way(&here);
             for poll in 0..=round % 7 {
                 if poll == 2 {
-                    held = Held::Nobody;
+                    held = Held::Nothing;
                 }
                 if poll_once(Pin::new(&mut waiting)).await.is_ready() {
                     break;

@@ -36,7 +36,7 @@ async fn many_readers_renew_one_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_share_for_as_long_as_nobody_else_wants_it() {
+async fn readers_share_a_lease_until_another_process_waits() {
     let pair = short();
     let (here, there) = rwlocks(&pair);
     let first = here.read().await.unwrap();
@@ -266,7 +266,7 @@ async fn a_reader_that_is_released_waits_for_the_store_only_if_it_is_the_last() 
 }
 
 #[tokio::test]
-async fn a_shutdown_leaves_readers_be_and_ends_those_who_wait() {
+async fn a_shutdown_keeps_readers_and_ends_waits() {
     let pair = Pair::threaded();
     let (here, there) = rwlocks(&pair);
     let reading = here.upgradable_read().await.unwrap();

@@ -19,7 +19,7 @@ use crate::support::{Pair, eventually};
 const TTL: Duration = Duration::from_secs(3);
 
 #[tokio::test]
-async fn a_writer_that_waits_holds_back_later_readers() {
+async fn a_waiting_writer_holds_back_later_readers() {
     let pair = Pair::local();
     let (here, _) = rwlocks(&pair);
     let (first, second) = (here.read().await.unwrap(), here.read().await.unwrap());
@@ -27,7 +27,7 @@ async fn a_writer_that_waits_holds_back_later_readers() {
     begin(writing.as_mut()).await;
     let mut later = Box::pin(here.read());
     begin(later.as_mut()).await;
-    assert!(here.try_read().await.is_err(), "nor does it let in who does not wait");
+    assert!(here.try_read().await.is_err(), "a try overtakes the waiting writer");
     still_waits(later.as_mut()).await;
     drop((first, second));
     let writing = soon(writing).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_writer_that_waits_holds_back_later_readers() {
 }
 
 #[tokio::test]
-async fn a_writer_that_gave_up_holds_back_nobody() {
+async fn a_writer_that_gave_up_holds_back_no_reader() {
     let pair = Pair::local();
     let (here, _) = rwlocks(&pair);
     let reading = here.read().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_writer_that_gave_up_lets_in_readers_of_other_processes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_died_waiting_holds_up_nobody_beyond_its_place() {
+async fn a_writer_that_died_waiting_delays_readers_only_for_its_place() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL));
     let (here, there) = rwlocks(&pair);
     let reading = there.read().await.unwrap();
@@ -105,7 +105,7 @@ async fn a_writer_that_died_waiting_holds_up_nobody_beyond_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_died_holds_up_nobody_beyond_its_lease() {
+async fn a_reader_that_died_delays_a_writer_only_for_its_lease() {
     let pair = Pair::local_with(|builder| builder.ttl(TTL));
     let (here, there) = rwlocks(&pair);
     let elsewhere = third(&pair).rwlock("it", 0).unwrap();
@@ -180,7 +180,7 @@ async fn readers_in_line_enter_together() {
 }
 
 #[tokio::test]
-async fn whoever_is_next_is_woken() {
+async fn the_next_waiter_is_woken() {
     let pair = Pair::local();
     let (here, _) = rwlocks(&pair);
     let woken = Arc::new(Woken::default());

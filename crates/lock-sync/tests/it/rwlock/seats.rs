@@ -51,7 +51,7 @@ async fn one_reader_too_many_waits_for_another_to_leave() {
 }
 
 #[tokio::test]
-async fn everybody_passes_through_one_line() {
+async fn all_waiters_pass_through_one_line() {
     let pair = Pair::local();
     let lock = limited(&pair, 1);
     let reading = lock.read().await.unwrap();

@@ -13,7 +13,7 @@ use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits, third};
 use crate::support::{Pair, poll_once};
 
 #[tokio::test]
-async fn readers_who_come_later_wait_behind_it() {
+async fn later_readers_wait_behind_an_upgrade() {
     let pair = fair();
     let (here, there) = rwlocks(&pair);
     let upgradable = here.upgradable_read().await.unwrap();
@@ -37,7 +37,7 @@ async fn readers_who_come_later_wait_behind_it() {
 }
 
 #[tokio::test]
-async fn it_goes_before_writers_who_wait() {
+async fn an_upgrade_goes_before_waiting_writers() {
     let pair = fair();
     let (here, there) = rwlocks(&pair);
     let elsewhere = third(&pair).rwlock("it", 0).unwrap();

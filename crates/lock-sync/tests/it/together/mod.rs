@@ -160,7 +160,7 @@ async fn the_wait_limit_of_the_locks_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_behind_a_try_that_failed_is_served_at_once() {
+async fn a_waiter_behind_a_failed_try_is_served_at_once() {
     let pair = short();
     pair.ours.faults().on(Verb::Watch).fail(ErrorKind::Unsupported);
     let held = pair.there.mutex("b", ()).unwrap();
@@ -231,7 +231,7 @@ async fn one_lost_lease_is_the_guards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_holder_holds_nobody_up_beyond_its_leases() {
+async fn a_dead_holder_delays_others_only_for_its_leases() {
     let pair = short();
     let dead = pair.store.client();
     let locks = Locks::builder(dead.clone()).ttl(TTL).renewal(false);
@@ -260,7 +260,7 @@ async fn failures_that_time_cures_are_waited_out() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_all_is_no_error_for_those_who_want_one() {
+async fn an_error_of_a_joint_request_does_not_fail_a_request_for_one_lock() {
     let pair = Pair::threaded();
     let a = pair.here.mutex("a", ()).unwrap();
     let gate = pair.ours.faults().on(Verb::Acquire).hold_requests();

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn turns_come_in_order_and_pass_by_those_who_are_gone() {
+    async fn turns_come_in_order_and_skip_waiters_that_are_gone() {
         let line = Line::<u32>::new(Flaw::None);
         let first = line.turn().await;
         let [mut second, mut third, mut fourth] = [(); 3].map(|()| Box::pin(line.turn()));

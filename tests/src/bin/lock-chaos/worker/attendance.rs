@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_is_empty_when_the_last_has_left_and_nobody_comes_in_when_it_is_closed() {
+    async fn an_attendance_is_empty_after_the_last_guest_and_admits_none_when_closed() {
         let attendance = Attendance::default();
         attendance.emptied().await;
         let present = [attendance.enter(), attendance.enter()];

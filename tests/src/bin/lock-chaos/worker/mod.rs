@@ -88,7 +88,7 @@ fn start(options: &Arc<Options>) -> io::Result<Vec<Hand>> {
 /// Makes the addressed clients execute the order, all at once: the last of them confirms it. Faults of the
 /// memory backend are executed here, whatever the clients do. Returns whether any client was addressed.
 fn give(hands: &mut [Hand], order: Order) -> bool {
-    let mut meant: &mut [Hand] = match order.whom {
+    let mut meant: &mut [Hand] = match order.hand {
         None => hands,
         Some(number) => hands.get_mut(number..=number).unwrap_or_default(),
     };

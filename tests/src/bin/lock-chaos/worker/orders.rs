@@ -11,7 +11,7 @@ use crate::voice::say;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     /// The addressed client of the process: all, unless the order begins with `at NUMBER`.
-    pub(crate) whom: Option<usize>,
+    pub(crate) hand: Option<usize>,
     pub(crate) what: What,
 }
 
@@ -71,7 +71,7 @@ impl Order {
     /// `None` if the line makes no sense.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let (whom, words) = match words[..] {
+        let (hand, words) = match words[..] {
             ["at", number, ref rest @ ..] => (Some(number.parse().ok()?), rest),
             ref all => (None, all),
         };
@@ -87,7 +87,7 @@ impl Order {
             ["shutdown"] => What::Shutdown,
             _ => return None,
         };
-        Some(Self { whom, what })
+        Some(Self { hand, what })
     }
 }
 
@@ -164,19 +164,19 @@ mod tests {
 
     #[test]
     fn orders_are_understood_or_not() {
-        let all = |what| Some(Order { whom: None, what });
+        let all = |what| Some(Order { hand: None, what });
         let time = Duration::from_millis(300);
         for (line, expected) in [
             ("block 300", all(What::Block(time))),
             ("abort 3", all(What::Abort(3))),
-            ("at 2 block 300", Some(Order { whom: Some(2), what: What::Block(time) })),
+            ("at 2 block 300", Some(Order { hand: Some(2), what: What::Block(time) })),
             ("collapse", all(What::Collapse)),
             ("store lose 2", all(What::Store(Mischief::Lose(2)))),
             ("store hang-replies", all(What::Store(Mischief::HangReplies))),
             ("store heal", all(What::Store(Mischief::Heal))),
             ("rest", all(What::Rest)),
             ("go", all(What::Go)),
-            ("at 0 probe", Some(Order { whom: Some(0), what: What::Probe })),
+            ("at 0 probe", Some(Order { hand: Some(0), what: What::Probe })),
             ("shutdown", all(What::Shutdown)),
             ("uses", all(What::Uses)),
             ("", None),

@@ -87,7 +87,7 @@ fn a_value_that_the_next_holder_did_not_find_is_lost() {
 }
 
 #[test]
-fn what_nobody_stored_is_not_seen_and_half_a_value_neither() {
+fn a_value_that_no_client_stored_and_half_a_value_are_found() {
     let wrong = |sight: Sight| {
         let mut scene = sound();
         peeks(&mut scene, 9, [70, 75], sight);

@@ -226,7 +226,7 @@ fn a_try_that_lies_is_seen() {
 }
 
 #[test]
-fn who_is_served_out_of_turn_is_seen() {
+fn a_waiter_that_is_served_out_of_turn_is_found() {
     breaks(MUTEX, Property::Order, |events, random| {
         // Two tasks of a client that waited at once are exchanged, from their grants on.
         let waits = |place: usize| {
