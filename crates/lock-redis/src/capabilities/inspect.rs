@@ -265,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_is_shown_was_named(text in garbage::texts()) {
+        fn each_shown_owner_was_in_the_reply(text in garbage::texts()) {
             let reply = Reply::Text(text.clone());
             prop_assert_eq!(holder(&reply).is_some(), is_holder(&text));
             prop_assert_eq!(waiter(&reply).is_some(), is_waiter(&text));
