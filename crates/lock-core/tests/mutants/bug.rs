@@ -185,6 +185,9 @@ pub(crate) enum Bug {
     ListsHoldersAlone,
     ListsOnePage,
     ListsAllAtOnce,
+    UndeclaresForAnyClaim,
+    UndeclaresNothing,
+    UndeclaresOnce,
     ForcesOneLease,
     ForcesWithoutServing,
 

@@ -58,7 +58,6 @@ fn literally(text: &[u8]) -> Vec<u8> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
     use crate::keys::tests::keys;
     use crate::keys::{Keeping, Layout};
 
