@@ -14,6 +14,7 @@ mod crash;
 mod crash_permits;
 mod crash_reentrant;
 mod crash_rwlock;
+mod destroying;
 mod drop_then_try;
 mod drops;
 mod executor;

@@ -263,6 +263,7 @@ pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
 );
 pub(crate) static STORE: LazyLock<Script> = full!("holds.lua", "cell_store.lua");
 pub(crate) static LOAD: LazyLock<Script> = full!("holds.lua", "cell_load.lua");
+pub(crate) static UNDECLARE: LazyLock<Script> = full!("holds.lua", "undeclare.lua");
 pub(crate) static LOOK: LazyLock<Script> = full!("look.lua");
 /// Finds out which commands the user may not run.
 pub(crate) static RIGHTS: LazyLock<Script> = full!("rights.lua");
@@ -362,7 +363,7 @@ pub(crate) fn usual(terms: bool) -> impl Iterator<Item = &'static Script> {
 
 /// Every script, where grants name their `terms` or do not.
 pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
-    let others: [&'static Script; 25] = [
+    let others: [&'static Script; 26] = [
         &ACQUIRE,
         &ACQUIRE_WITH_VALUE,
         &VALUE_RELEASE,
@@ -372,6 +373,7 @@ pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
         &ACQUIRE_COUNTED,
         &ACQUIRE_TOGETHER,
         &PERMITS,
+        &UNDECLARE,
         &FORGET,
         &INSPECT,
         &LIST,

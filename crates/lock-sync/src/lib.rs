@@ -108,6 +108,7 @@
 
 mod bare;
 mod blocking;
+mod destroying;
 mod engine;
 mod error;
 mod foreign;
@@ -139,6 +140,7 @@ pub use lock_core::{
     Kind, Label, List, Listed, Page, Waiter,
 };
 
+pub use destroying::DestroyError;
 pub use error::{LeaseLost, LockError, LossReason, ReleaseError, TryLockError};
 pub use handoff::Handoff;
 pub use lease::Lease;

@@ -12,6 +12,7 @@
 pub mod barriers;
 pub mod cells;
 pub mod conversions;
+pub mod destroying;
 pub mod elections;
 pub mod fixed;
 pub mod inspecting;
@@ -226,6 +227,10 @@ macro_rules! primitives {
             a_subscriber_ends_at_the_latest_version,
             a_dead_client_commits_nothing,
         );
+        $crate::primitives!(@tests destroying $stage:
+            a_destroyed_value_begins_anew,
+            a_lock_in_use_is_not_destroyed,
+        );
     };
     (@elections $stage:ty) => {
         $crate::primitives!(@tests elections $stage:
@@ -275,6 +280,7 @@ macro_rules! primitives {
             a_semaphore_may_begin_without_permits,
             free_permits_alone_can_be_taken_out,
             a_forgotten_permit_never_comes_back,
+            a_destroyed_semaphore_is_declared_anew,
             there_are_never_more_holders_than_permits,
         );
         $crate::primitives!(@tests barriers $stage:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lock_core::{Error, ErrorKind};
-use lock_sync::{AcquireError, Declaration, Semaphore, TryAcquireError};
+use lock_sync::{AcquireError, Declaration, DestroyError, Semaphore, TryAcquireError};
 use tokio::task::{JoinSet, yield_now};
 
 use super::{Counting, MEANWHILE, Pair, waits};
@@ -287,6 +287,25 @@ pub async fn free_permits_alone_can_be_taken_out<S: Counting>() {
     assert_eq!(there.forget_permits(1).await.unwrap(), 0);
     held.release().await.unwrap();
     assert_eq!(there.available_permits().await.unwrap(), 2, "those that were held are left");
+    pair.all_free().await;
+}
+
+/// After one client destroys a semaphore, the other one declares another number.
+pub async fn a_destroyed_semaphore_is_declared_anew<S: Counting>() {
+    let pair = Pair::<S>::new().await;
+    let three = pair.here.semaphore("it", 3).unwrap();
+    let permit = soon(three.acquire()).await.unwrap();
+    let error = soon(pair.there.destroy("it")).await.unwrap_err();
+    assert!(matches!(error, DestroyError::InUse(_)), "{error:?}");
+    drop(permit);
+    soon(three.close_for_all()).await.unwrap();
+    let five = pair.there.semaphore("it", 5).unwrap();
+    assert!(soon(five.acquire()).await.is_err());
+    soon(pair.here.destroy("it")).await.unwrap();
+    let (three, five) = (pair.here.semaphore("it", 3), pair.there.semaphore("it", 5));
+    let (three, five) = (three.unwrap(), five.unwrap());
+    drop(soon(five.acquire_many(5)).await.unwrap());
+    assert!(soon(three.acquire()).await.is_err(), "the number is five now");
     pair.all_free().await;
 }
 

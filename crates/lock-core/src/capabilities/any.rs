@@ -264,6 +264,10 @@ impl PermitBackend for AnyBackend {
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error> {
         self.counter()?.close(key, of).await
     }
+
+    async fn undeclare(&self, claim: &Claim) -> Result<bool, Error> {
+        self.counter()?.undeclare(claim).await
+    }
 }
 
 #[async_trait]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{Claim, ConvertBackend, Error, Key, Released};
+use crate::{Claim, ConvertBackend, Error, ErrorKind, Key, Mode, Released};
 
 /// A store that counts permits and remembers how many there are. A `Semaphore` needs this.
 ///
@@ -54,6 +54,11 @@ use crate::{Claim, ConvertBackend, Error, Key, Released};
 ///   nothing (`a_repeated_declaration_changes_nothing`).
 /// - A declaration MUST NOT end a lease. If more permits are held than there are afterwards, none MUST be granted
 ///   until enough of them have come back (`a_smaller_limit_ends_no_lease`).
+/// - A semaphore MUST be [undeclared](Self::undeclare) only under a claim that holds the key in
+///   [`Mode::Exclusive`](crate::Mode::Exclusive), so never while a permit is held
+///   (`only_the_exclusive_holder_can_undeclare`). Afterwards the next user MUST declare the limit as the first one did,
+///   of a semaphore that is open. The tokens of the key MUST go on increasing
+///   (`an_undeclared_semaphore_begins_anew`). A repetition MUST be no error (`undeclaring_twice_is_no_error`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot count permits",
     label = "a `Semaphore` needs a backend that counts",
@@ -109,7 +114,8 @@ pub trait PermitBackend: ConvertBackend {
     /// true or neither is. Repeat the call.
     async fn forget(&self, claim: &Claim) -> Result<Released, Error>;
 
-    /// Closes the semaphore: the store grants no more permits of this key. That cannot be undone.
+    /// Closes the semaphore: the store grants no more permits of this key. Only [undeclaring](Self::undeclare) the
+    /// semaphore undoes that.
     ///
     /// Permits that are held stay, and are renewed, given back and forgotten as before.
     ///
@@ -121,6 +127,21 @@ pub trait PermitBackend: ConvertBackend {
     ///
     /// Dropping the future leaves open whether the semaphore is closed. Repeat the call.
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error>;
+
+    /// Removes what the store keeps of the semaphore beyond its leases: the declared numbers, how many permits there
+    /// are, and whether it is closed.
+    ///
+    /// Returns whether the claim holds the key. Otherwise nothing is removed.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`](crate::ErrorKind) for a claim that is not exclusive; else any error of the store or
+    /// of the connection to it. Repeating is harmless.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves open whether the numbers are removed. Repeat the call.
+    async fn undeclare(&self, claim: &Claim) -> Result<bool, Error>;
 }
 
 /// The state of a semaphore when the store was asked.
@@ -167,6 +188,19 @@ impl Permits {
 
     /// How many declared numbers a store remembers: the last one, and the ones before it.
     pub const DECLARATIONS: usize = 8;
+
+    /// Checks that a semaphore can be [undeclared](PermitBackend::undeclare) under a claim: for backends.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidConfig`] if the claim is not exclusive.
+    pub fn check_undeclaring(claim: &Claim) -> Result<(), Error> {
+        if claim.mode == Mode::Exclusive {
+            return Ok(());
+        }
+        let message = "a semaphore is undeclared by the exclusive holder of its key";
+        Err(Error::new(ErrorKind::InvalidConfig, message))
+    }
 
     /// A semaphore with `limit` permits, all free, for which no request waits.
     pub fn new(limit: u32) -> Self {
@@ -233,6 +267,10 @@ macro_rules! forward {
 
             async fn close(&self, key: &Key, of: u32) -> Result<(), Error> {
                 (**self).close(key, of).await
+            }
+
+            async fn undeclare(&self, claim: &Claim) -> Result<bool, Error> {
+                (**self).undeclare(claim).await
             }
         }
     )*};

@@ -55,6 +55,13 @@ impl PermitBackend for MemoryBackend {
         let close = || store.at(key, |entry, now, post| entry.close(of, connection, now, post));
         connection.carry(Verb::Count, close).await?
     }
+
+    async fn undeclare(&self, claim: &Claim) -> Result<bool> {
+        Permits::check_undeclaring(claim)?;
+        let undeclare =
+            || self.store.at_known(&claim.key, |entry, now, _| entry.undeclare(claim, now));
+        Ok(self.connection.carry(Verb::Count, undeclare).await?.unwrap_or(false))
+    }
 }
 
 #[async_trait]

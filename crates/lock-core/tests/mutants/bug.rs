@@ -186,6 +186,9 @@ pub(crate) enum Bug {
     ListsHoldersAlone,
     ListsOnePage,
     ListsAllAtOnce,
+    UndeclaresForAnyClaim,
+    UndeclaresNothing,
+    UndeclaresOnce,
     ForcesOneLease,
     ForcesWithoutServing,
 

@@ -81,6 +81,18 @@ impl PermitBackend for Mutant {
             _ => self.store.close(key, of).await,
         }
     }
+
+    async fn undeclare(&self, claim: &Claim) -> Result<bool> {
+        match self.bug {
+            Bug::UndeclaresForAnyClaim => self.store.undeclare(claim).await.map(|_| true),
+            Bug::UndeclaresNothing => Ok(true),
+            Bug::UndeclaresOnce => {
+                let is_first = self.shared().limits.insert(claim.key.clone(), 0).is_none();
+                Ok(self.store.undeclare(claim).await? && is_first)
+            }
+            _ => self.store.undeclare(claim).await,
+        }
+    }
 }
 
 impl Mutant {

@@ -4,10 +4,11 @@ use async_trait::async_trait;
 use lock_core::{Claim, Error, ErrorKind, Key, PermitBackend, Permits, Released, Resize, Resized};
 
 use crate::hub::number;
+use crate::link::Answer;
 use crate::modes::Code;
-use crate::scripts::{FORGET, PERMITS};
+use crate::scripts::{FORGET, PERMITS, UNDECLARE};
 use crate::topology::Site;
-use crate::wire::Reply;
+use crate::wire::{Call, Reply};
 use crate::{RedisBackend, verbs};
 
 /// The number of permits is kept in a key of its own, `lock:{name}:limit`. That key outlives every
@@ -49,6 +50,23 @@ impl PermitBackend for RedisBackend {
 
     async fn close(&self, key: &Key, of: u32) -> Result<(), Error> {
         self.count(key, of, "close", 0).await.map(drop)
+    }
+
+    async fn undeclare(&self, claim: &Claim) -> Result<bool, Error> {
+        Permits::check_undeclaring(claim)?;
+        let names = &self.layout().names(&claim.key)?;
+        let (owner, limit) = (claim.owner.expose(), names.limit());
+        let undeclare = |site: Site| async move {
+            let keys = names.lock().len() + limit.map(<[u8]>::len).iter().sum::<usize>();
+            let mut call = Call::new(&UNDECLARE, 2, keys + owner.len() + 64);
+            call.bytes(names.lock()).pieces(limit).bytes(owner);
+            let is_done = |answer: &Answer| answer.reply == Reply::Int(1);
+            site.confirmed(names, site.run(call), is_done).await
+        };
+        match self.route(names, undeclare).await??.reply {
+            Reply::Int(is_done @ (0 | 1)) => Ok(is_done == 1),
+            _ => Err(verbs::unintelligible("undeclare")),
+        }
     }
 }
 

@@ -289,7 +289,7 @@ impl Semaphore {
     }
 
     /// Closes the semaphore for every process. The store grants no more permits under this name, and
-    /// all waiters get [`AcquireError::Closed`]. This cannot be undone.
+    /// all waiters get [`AcquireError::Closed`]. Only [`Locks::destroy`](crate::Locks::destroy) undoes it.
     ///
     /// Permits that are held stay valid, and can be given back.
     ///

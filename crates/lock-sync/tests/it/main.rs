@@ -10,6 +10,7 @@ mod compile_fail;
 mod contract;
 mod deaf;
 mod declaring;
+mod destroying;
 mod driver_gone;
 mod drops;
 mod ears;

@@ -26,5 +26,6 @@ pub(super) mod shared;
 pub(super) mod sharing;
 pub(super) mod slow;
 pub(super) mod together;
+pub(super) mod undeclaring;
 pub(super) mod voting;
 pub(super) mod watching;

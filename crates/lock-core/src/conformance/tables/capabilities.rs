@@ -123,6 +123,14 @@ macro_rules! __lock_core_permit_laws {
             a_smaller_limit_ends_no_lease:
                 "After a declaration of fewer permits, every lease stays, and no permit is granted until there is room.",
         }
+        undeclaring {
+            only_the_exclusive_holder_can_undeclare:
+                "A claim that does not hold the key alone cannot remove what the semaphore keeps.",
+            an_undeclared_semaphore_begins_anew:
+                "After its numbers were removed, a semaphore is open, the next user declares its limit, and tokens go on increasing.",
+            undeclaring_twice_is_no_error:
+                "The holder can remove the numbers again, and also where there are none.",
+        }
     } };
 }
 

@@ -85,6 +85,16 @@ impl Entry {
         Ok(())
     }
 
+    /// Removes the semaphore, if the claim holds the key.
+    pub(in super::super) fn undeclare(&mut self, claim: &Claim, now: Instant) -> bool {
+        self.leases.drop_expired(now);
+        let holds = self.leases.has(claim.owner, Mode::Exclusive);
+        if holds {
+            self.semaphore = None;
+        }
+        holds
+    }
+
     /// Notes the limit that a request for permits declares.
     pub(super) fn declare_for(&mut self, request: &Acquire, now: Instant) -> Result<()> {
         let Mode::Permits { of, .. } = request.claim.mode else { return Ok(()) };
