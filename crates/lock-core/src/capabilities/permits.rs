@@ -163,9 +163,13 @@ pub struct Permits {
 impl Permits {
     /// The most permits that a semaphore can have. Every number up to this one is exact, also in a store that
     /// counts in doubles.
+    ///
+    /// The [example](Permits#examples) of permits shows how their number is declared.
     pub const MAX: u32 = u32::MAX;
 
     /// How many declared numbers a store remembers: the last one, and the ones before it.
+    ///
+    /// The [example](Permits#examples) of permits shows how one number replaces another.
     pub const DECLARATIONS: usize = 8;
 
     /// A semaphore with `limit` permits, all free, for which no request waits.
