@@ -1,5 +1,6 @@
 //! The crates may depend on one another in one direction only, and so may the files of a crate. No crate
-//! has unsafe code. No file is too long. The index of promises names tests that exist.
+//! has unsafe code. No file is too long. The index of promises names tests that exist. Every public name has an
+//! example.
 //!
 //! ```text
 //!                 lock-core
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod examples;
 mod files;
 mod index;
 mod workspace;
@@ -127,6 +129,25 @@ fn the_files_of_a_crate_do_not_depend_on_one_another_in_a_circle() {
         let described: Vec<String> = cycles.iter().map(|cycle| cycle.describe(&graph)).collect();
         assert!(cycles.is_empty(), "{name} has cycles:\n{}", described.join("\n"));
     }
+}
+
+#[test]
+fn every_public_name_has_an_example_or_a_link_to_one() {
+    let workspace = Workspace::load();
+    let published = workspace.packages().filter(|package| package.published);
+    let crates: Vec<_> = published
+        .map(|package| examples::names(&package.folder, &files::sources(&package.folder)))
+        .collect();
+    assert!(crates.iter().map(Vec::len).sum::<usize>() > 500, "the crates were not read");
+    let without: BTreeSet<String> = examples::without(&crates)
+        .into_iter()
+        .map(|name| format!("{}: {}", name.file, name.path()))
+        .collect();
+    let known = examples::LACKING.map(str::to_owned).into();
+    let more: Vec<_> = without.difference(&known).map(String::as_str).collect();
+    assert!(more.is_empty(), "{} names have no example:\n{}", more.len(), more.join("\n"));
+    let fewer: Vec<_> = known.difference(&without).collect();
+    assert!(fewer.is_empty(), "take these names, which have an example, off the list: {fewer:?}");
 }
 
 #[test]

@@ -71,6 +71,16 @@ impl Backoff {
     }
 
     /// The number of failures in a row.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::Backoff;
+    ///
+    /// let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1)).after(3);
+    /// assert_eq!(backoff.failures(), 3);
+    /// ```
     pub fn failures(&self) -> u32 {
         self.failures
     }

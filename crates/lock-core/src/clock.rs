@@ -129,6 +129,16 @@ impl Instant {
     }
 
     /// Nanoseconds since the origin of the clock, for keeping an instant in an atomic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Clock, Instant};
+    ///
+    /// let now = Clock::boot().now();
+    /// assert_eq!(Instant::from_nanos(now.as_nanos()), now);
+    /// assert!(now < Instant::FAR_FUTURE);
+    /// ```
     pub const fn as_nanos(self) -> u64 {
         self.0
     }

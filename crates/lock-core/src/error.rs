@@ -73,6 +73,15 @@ impl Error {
     }
 
     /// The kind of failure.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Denied, "the user may not write");
+    /// assert_eq!(error.kind(), ErrorKind::Denied);
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }

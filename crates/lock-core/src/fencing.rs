@@ -135,6 +135,19 @@ impl TokenRange {
     }
 
     /// One token.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use lock_core::{FencingToken, TokenRange};
+    ///
+    /// let seven = FencingToken::new(7);
+    /// let range = TokenRange::new(seven, NonZeroU32::new(3).unwrap());
+    /// assert_eq!((range.first(), range.last(), range.count().get()), (seven, FencingToken::new(9), 3));
+    /// assert_eq!(range.nth(3), None);
+    /// assert_eq!(TokenRange::single(seven).last(), seven);
+    /// ```
     pub const fn single(token: FencingToken) -> Self {
         Self::new(token, NonZeroU32::MIN)
     }

@@ -85,6 +85,16 @@ impl Key {
     }
 
     /// Whether the name is the exact key in the store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::Key;
+    ///
+    /// assert!(Key::raw("resque:lock:mail")?.is_as_is());
+    /// assert!(!Key::new("mail")?.is_as_is());
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn is_as_is(&self) -> bool {
         self.raw
     }

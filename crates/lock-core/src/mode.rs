@@ -194,6 +194,14 @@ impl Mode {
     }
 
     /// The mode without its secrets.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Kind, Mode, OwnerToken};
+    ///
+    /// assert_eq!(Mode::Joint { group: OwnerToken::from_bytes([7; 16]) }.kind(), Kind::Joint);
+    /// ```
     pub fn kind(&self) -> Kind {
         match *self {
             Self::Exclusive => Kind::Exclusive,

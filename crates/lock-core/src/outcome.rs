@@ -55,6 +55,18 @@ impl Grant {
     }
 
     /// This grant with a known contention.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Clock, Contention, FencingToken, Grant, LoadedValue, TokenRange, Ttl};
+    ///
+    /// let tokens = TokenRange::single(FencingToken::new(7));
+    /// let grant = Grant::new(tokens, Ttl::DEFAULT.valid_until(Clock::boot().now()))
+    ///     .with_contention(Contention::Quiet)
+    ///     .bringing(LoadedValue::new(None));
+    /// assert_eq!(grant.contention, Contention::Quiet);
+    /// ```
     #[must_use]
     pub fn with_contention(mut self, contention: Contention) -> Self {
         self.contention = contention;
@@ -110,6 +122,15 @@ pub enum Renewal {
 
 impl Renewal {
     /// A renewal that moved the deadline, and nothing else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Clock, Renewal, Ttl};
+    ///
+    /// let renewal = Renewal::until(Ttl::DEFAULT.valid_until(Clock::boot().now()));
+    /// assert!(matches!(renewal, Renewal::Renewed { tokens: None, .. }));
+    /// ```
     pub fn until(valid_until: Instant) -> Self {
         Self::Renewed { valid_until, tokens: None, contention: Contention::Unknown }
     }

@@ -39,6 +39,8 @@ impl OwnerToken {
     }
 
     /// The token with these 128 bits, which come from elsewhere.
+    ///
+    /// [`OwnerTag::of_stored`](crate::OwnerTag::of_stored) has an example.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 32];
@@ -74,6 +76,8 @@ impl OwnerToken {
     }
 
     /// The secret as 32 hexadecimal digits, as it is stored. Never log it.
+    ///
+    /// [`OwnerTag::of_stored`](crate::OwnerTag::of_stored) has an example.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

@@ -49,6 +49,22 @@ impl Claim {
     }
 
     /// The same claim in another mode.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use lock_core::{Acquire, Claim, Key, Mode, OwnerToken, Renew, Ttl};
+    ///
+    /// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+    /// assert_eq!(claim.clone().in_mode(Mode::Shared).key, claim.key);
+    ///
+    /// let tokens = NonZeroU32::new(16).unwrap();
+    /// let request = Acquire::new(claim.clone(), Ttl::DEFAULT).reserving(tokens).queued();
+    /// assert!(request.queue && request.tokens == tokens);
+    /// assert_eq!(Renew::new(claim, Ttl::DEFAULT).reserving(16).tokens, 16);
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
@@ -182,6 +198,18 @@ impl Convert {
     }
 
     /// Whether the lease is to become exclusive, which only the sole holder of a key is granted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use lock_core::{Claim, Convert, Key, Mode, OwnerToken, Ttl};
+    ///
+    /// let held = Claim::exclusive(Key::new("orders/42")?, OwnerToken::generate()?).in_mode(Mode::Upgradable);
+    /// let upgrade = Convert::new(held, Mode::Exclusive, Ttl::DEFAULT).reserving(NonZeroU32::MIN).queued();
+    /// assert!(upgrade.is_upgrade() && upgrade.request.queue);
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn is_upgrade(&self) -> bool {
         self.request.claim.mode == Mode::Exclusive
     }

@@ -1,4 +1,4 @@
-//! A thread with a runtime, for work that must not depend on the runtime of an app.
+//! A thread with a runtime, for work that must not depend on the runtime of an app: see [`spawn_thread`].
 
 use std::future::Future;
 use std::io;

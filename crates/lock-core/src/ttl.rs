@@ -62,6 +62,18 @@ impl Ttl {
     ///
     /// The hundredth covers clocks whose *rates* differ by up to 1 %. The 2 ms cover the store's
     /// rounding. Both values are those of the Redlock description in the Redis documentation.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Clock, Ttl};
+    ///
+    /// let ttl = Ttl::DEFAULT;
+    /// assert!(Ttl::MIN < ttl && ttl.drift() < ttl.duration());
+    /// assert!(ttl.for_grant() < ttl && ttl.for_place() == ttl);
+    /// let sent = Clock::boot().now();
+    /// assert!(ttl.valid_until(sent) < sent + ttl.duration());
+    /// ```
     pub fn drift(self) -> Duration {
         self.0 / 100 + Duration::from_millis(2)
     }

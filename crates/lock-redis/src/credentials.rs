@@ -35,6 +35,15 @@ impl Credentials {
     }
 
     /// The password of the default user.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_redis::Credentials;
+    ///
+    /// let credentials = Credentials::password("hunter2");
+    /// assert_eq!(format!("{credentials:?}"), "Credentials(…)");
+    /// ```
     pub fn password(password: impl Into<String>) -> Self {
         Self::new("", password)
     }

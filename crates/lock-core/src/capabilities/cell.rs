@@ -196,6 +196,16 @@ impl Cell {
     }
 
     /// This value as one that is not [settled](Self::settled).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Cell, FencingToken};
+    ///
+    /// let cell = Cell::new(b"10.0.0.7".to_vec(), FencingToken::new(7), false);
+    /// assert!(cell.settled);
+    /// assert!(!cell.unsettled().settled);
+    /// ```
     #[must_use]
     pub fn unsettled(mut self) -> Self {
         self.settled = false;
@@ -208,6 +218,18 @@ impl Cell {
     ///
     /// [`ErrorKind::InvalidConfig`] if the claim is not [exclusive](Mode::Exclusive), or the value is too
     /// long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Cell, Claim, ErrorKind, Key, OwnerToken};
+    ///
+    /// let claim = Claim::exclusive(Key::new("leader")?, OwnerToken::generate()?);
+    /// Cell::check(&claim, Some(b"10.0.0.7"))?;
+    /// let error = Cell::check_len(&vec![0; Cell::MAX_LEN + 1]).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn check(claim: &Claim, value: Option<&[u8]>) -> Result<(), Error> {
         if claim.mode != Mode::Exclusive {
             let message = "a value is stored by the exclusive holder of its key";
@@ -296,6 +318,17 @@ pub enum Committed {
 impl Committed {
     /// The answer to a commit under a claim that does not hold the lock, from the value beside the lock. An earlier
     /// call, whose answer was lost, may have done the commit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Cell, Committed, FencingToken};
+    ///
+    /// let token = FencingToken::new(7);
+    /// let kept = Cell::new(b"five".to_vec(), token, false);
+    /// assert_eq!(Committed::late(Some(&kept), token, b"five"), Committed::Done { contended: false });
+    /// assert_eq!(Committed::late(None, token, b"five"), Committed::NotHeld);
+    /// ```
     pub fn late(kept: Option<&Cell>, token: FencingToken, value: &[u8]) -> Self {
         let is_done = |kept: &Cell| kept.token == token && kept.value == value && kept.settled;
         if kept.is_some_and(is_done) { Self::Done { contended: false } } else { Self::NotHeld }

@@ -123,6 +123,8 @@ impl Conversion for Convertible {}
 impl Conversion for Fixed {}
 
 /// Says that a reader can become the writer. Only [`Convertible`] leases allow that.
+///
+/// The [example](crate::Convert#examples) of a conversion shows what can be converted.
 #[diagnostic::on_unimplemented(
     message = "the backend of this lock cannot convert a lease, so that no reader can become the writer",
     label = "this needs a backend that implements `lock_core::ConvertBackend`",

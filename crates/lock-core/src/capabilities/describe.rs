@@ -42,6 +42,26 @@ impl<'a> Capabilities<'a> {
     }
 
     /// The backend serves [readers beside one another](SharedBackend).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::{Capabilities, Capability};
+    ///
+    /// let store = MemoryBackend::new();
+    /// let capabilities = Capabilities::none()
+    ///     .sharing(&store)
+    ///     .joining(&store)
+    ///     .converting(&store)
+    ///     .counting(&store)
+    ///     .keeping(&store)
+    ///     .inspecting(&store);
+    /// assert!(capabilities.joins() && capabilities.converter().is_some());
+    /// assert!(capabilities.cells().is_some() && capabilities.inspector().is_some());
+    /// assert!(capabilities.require(Capability::Keep).is_ok());
+    /// assert!(Capabilities::none().require(Capability::Keep).is_err());
+    /// ```
     pub fn sharing<B: SharedBackend + ?Sized>(self, _: &'a B) -> Self {
         Self { shares: true, ..self }
     }

@@ -7,8 +7,8 @@ use crate::Backend;
 /// A store in which several leases can hold a key together, as one holder. So the owner of a reentrant lock enters
 /// the lock in another process.
 ///
-/// The trait has no methods. A backend that implements it promises to serve
-/// [`Mode::Joint`](crate::Mode::Joint):
+/// The trait has no methods. [`Mode::is_joint`](crate::Mode::is_joint) has an example of the mode. A backend that
+/// implements the trait promises to serve [`Mode::Joint`](crate::Mode::Joint):
 ///
 /// - The backend MUST name the capability in its [capabilities](Backend::capabilities) (`a_store_with_groups_says_so`).
 /// - A claim of the group that holds the key MUST be granted at once, before all waiters

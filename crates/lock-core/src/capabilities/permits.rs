@@ -184,9 +184,13 @@ pub struct Permits {
 impl Permits {
     /// The most permits that a semaphore can have. Every number up to this one is exact, also in a store that
     /// counts in doubles.
+    ///
+    /// The [example](Permits#examples) of permits shows how their number is declared.
     pub const MAX: u32 = u32::MAX;
 
     /// How many declared numbers a store remembers: the last one, and the ones before it.
+    ///
+    /// The [example](Permits#examples) of permits shows how one number replaces another.
     pub const DECLARATIONS: usize = 8;
 
     /// Checks that a semaphore can be [undeclared](PermitBackend::undeclare) under a claim: for backends.

@@ -177,22 +177,26 @@ pub trait QuorumNode: Backend {
 /// ```
 /// use lock_core::memory::MemoryBackend;
 /// use lock_core::{Acquire, Ballot, Claim, FencingToken, Key, OwnerToken, Ttl};
-/// use lock_core::{Membership, QuorumNode, Terms, Vote};
+/// use lock_core::{Ending, Membership, QuorumNode, Terms, Vote};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> lock_core::Result<()> {
 /// let node = MemoryBackend::new();
-/// let terms = Terms::new(Membership::of(["paris", "dublin", "milan"]), Ttl::DEFAULT);
+/// let members = Membership::of(["paris", "dublin", "milan"]);
+/// let terms = Terms::new(members, Ttl::DEFAULT).ending(Ending::ByClock);
 /// let standing = node.standing(&terms).await?;
 /// // An operator says that the node has never held leases.
 /// node.vouch(&standing.quarantine, Ttl::DEFAULT).await?;
 /// let standing = node.standing(&terms).await?;
 /// assert!(standing.votes_for(Ttl::DEFAULT)?);
+/// println!("{} is past {}", standing.server.as_str(), standing.quarantine.as_str());
 ///
 /// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
 /// let request = Acquire::new(claim, Ttl::DEFAULT);
 /// let ballot = Ballot::new(request, FencingToken::new(0)).expecting(standing);
-/// assert!(matches!(node.vote(&ballot).await?, Vote::Granted { .. }));
+/// let Vote::Granted(grant) = node.vote(&ballot).await? else { unreachable!("the key is free") };
+/// assert!(node.confirm(&ballot.request.claim, grant.tokens.last()).await?);
+/// assert_eq!(node.shortest_ttl(), Ttl::MIN);
 /// # Ok(())
 /// # }
 /// ```
@@ -298,6 +302,16 @@ impl Membership {
     }
 
     /// No quorum has this membership: a node that is being replaced has it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::Membership;
+    ///
+    /// let members = Membership::of(["a", "b", "c"]);
+    /// assert_eq!(Membership::from_text(members.as_str()), Some(members));
+    /// assert_eq!(Membership::from_text("-"), Some(Membership::none()));
+    /// ```
     pub fn none() -> Self {
         Self("-".into())
     }

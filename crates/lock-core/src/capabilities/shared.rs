@@ -19,6 +19,8 @@ use crate::{Backend, Conversion};
 pub trait SharedBackend: Backend {
     /// [`Convertible`](crate::Convertible) if the backend is a [`ConvertBackend`](crate::ConvertBackend) as
     /// well, and [`Fixed`](crate::Fixed) if it is not.
+    ///
+    /// The [example](crate::Convert#examples) of a conversion shows what can be converted.
     type Conversion: Conversion;
 }
 

@@ -76,6 +76,8 @@ pub trait Harness: Send + Sync {
     /// # Errors
     ///
     /// Any error that prevents this.
+    ///
+    /// The [example](Harness#examples) of a harness keeps the default.
     async fn limited_client(&self, _waiters: NonZeroU32) -> Result<Option<Self::Client>, Error> {
         Ok(None)
     }
@@ -88,6 +90,8 @@ pub trait Harness: Send + Sync {
     /// # Errors
     ///
     /// Any error that prevents this.
+    ///
+    /// The [example](Harness#examples) of a harness keeps the default.
     async fn other_server(&self) -> Result<Option<Self::Client>, Error> {
         Ok(None)
     }
@@ -110,6 +114,8 @@ pub trait Harness: Send + Sync {
     /// Restarts the server with all its data. It may take a while until clients reach it again.
     ///
     /// Not applicable by default.
+    ///
+    /// The [example](Harness#examples) of a harness keeps the default.
     async fn restart(&self) -> Hook {
         Hook::NotApplicable("this harness does not restart its server")
     }
@@ -117,6 +123,8 @@ pub trait Harness: Send + Sync {
     /// Lets `time` pass, plus the time by which the store's clock may lag behind.
     ///
     /// By default sleeps for `time` and 20 ms more, which under a paused tokio clock takes no time.
+    ///
+    /// The [example](Harness#examples) of a harness keeps the default.
     async fn elapse(&self, time: Duration) {
         tokio::time::sleep(time + Duration::from_millis(20)).await;
     }
@@ -124,11 +132,15 @@ pub trait Harness: Send + Sync {
     /// The lease time of the laws that wait for a lease to end: half a second by default.
     ///
     /// Choose a time that is many times longer than a request with its answer, and short enough to wait for.
+    ///
+    /// The [example](Harness#examples) of a harness keeps the default.
     fn ttl(&self) -> Ttl {
         Ttl::new(Duration::from_millis(500)).unwrap_or(Ttl::MIN)
     }
 
     /// The longest time that a single request or hint may take: ten seconds by default.
+    ///
+    /// The [example](Harness#examples) of a harness keeps the default.
     fn patience(&self) -> Duration {
         Duration::from_secs(10)
     }

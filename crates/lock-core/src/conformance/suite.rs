@@ -68,6 +68,8 @@ impl<H: Harness> Suite<H> {
     /// # Panics
     ///
     /// If the law is broken.
+    ///
+    /// The [example](Suite#examples) of a suite tests every law.
     pub async fn enforce(&self, law: &str, harness: &H) {
         match self.run(law, harness).await {
             Verdict::Holds => {}

@@ -120,6 +120,39 @@ impl Faults {
 
     /// Cuts the connection: until [healed](Self::heal), requests fail with
     /// [`ErrorKind::Unreachable`], replies under way are lost, and every watch of this client ends.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_core::memory::{MemoryBackend, Verb};
+    /// use lock_core::{Backend, ErrorKind, Hint, Key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let store = MemoryBackend::new();
+    /// let (faults, key) = (store.faults(), Key::new("stock/apples")?);
+    /// let mut watch = store.watch(&key).await?;
+    /// faults.hint(&key, Hint::Released);
+    /// assert_eq!(watch.next().await, Some(Hint::Released));
+    ///
+    /// faults.on(Verb::Watch).fail_next(1, ErrorKind::Denied);
+    /// assert_eq!(store.watch(&key).await.unwrap_err().kind(), ErrorKind::Denied);
+    /// faults.fail(ErrorKind::NotReady);
+    /// assert_eq!(store.watch(&key).await.unwrap_err().kind(), ErrorKind::NotReady);
+    ///
+    /// faults.cut();
+    /// assert_eq!(watch.next().await, None);
+    /// faults.heal();
+    /// faults.mute_hints(true);
+    /// faults.delay_requests(Duration::from_millis(1));
+    /// faults.delay_replies(Duration::from_millis(1));
+    /// let gate = faults.on(Verb::Watch).hold_replies();
+    /// gate.let_through(1);
+    /// assert!(store.watch(&key).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cut(&self) {
         self.connection.set_cut(true);
         self.store.end_watches(&self.connection);

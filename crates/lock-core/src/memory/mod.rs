@@ -117,6 +117,8 @@ pub struct MemoryBackend {
 
 impl MemoryBackend {
     /// How many requests may wait for one key by default: 10 000.
+    ///
+    /// [`with_queue_limit`](Self::with_queue_limit) has an example.
     pub const DEFAULT_QUEUE_LIMIT: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 
     /// An empty store, and its first client.
@@ -156,6 +158,28 @@ impl MemoryBackend {
     }
 
     /// Another client of the same store, with a connection, faults and statistics of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::{Acquire, Backend, Claim, Key, OwnerToken, Ttl};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let here = MemoryBackend::new();
+    /// let there = here.client();
+    /// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+    /// let _granted = here.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
+    /// assert_eq!(there.live_leases(), 1);
+    /// assert_eq!((here.stats().total(), there.stats().total()), (1, 0));
+    ///
+    /// here.faults().cut();
+    /// assert!(here.release(&claim).await.is_err());
+    /// assert!(there.release(&claim).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn client(&self) -> Self {
         Self { store: Arc::clone(&self.store), connection: Arc::default() }
@@ -221,6 +245,8 @@ impl MemoryBackend {
 
     /// Sets the clock forward by which the store ends its [quarantines](crate::QuorumNode), as an operator who sets the
     /// clock of a server does. Leases do not notice.
+    ///
+    /// The [example](crate::Ballot#examples) of a ballot shows a quarantine.
     pub fn set_clock_forward(&self, by: Duration) {
         self.store.lock().node.set_clock_forward(by);
     }

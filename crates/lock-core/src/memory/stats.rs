@@ -83,6 +83,8 @@ pub struct Stats {
 
 impl Stats {
     /// All requests together.
+    ///
+    /// [`MemoryBackend::client`](super::MemoryBackend::client) has an example.
     #[must_use]
     pub fn total(self) -> u64 {
         self.to_array().iter().sum()

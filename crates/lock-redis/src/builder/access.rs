@@ -130,6 +130,21 @@ impl Builder {
     }
 
     /// Trusts these certificates, in PEM, instead of those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lock_redis::RedisBackend;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackend::builder("redis://redis.example:6380")
+    ///     .tls()
+    ///     .root_certificates(std::fs::read("ca.pem")?)
+    ///     .client_certificate(std::fs::read("client.pem")?, std::fs::read("client.key")?)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {

@@ -128,6 +128,25 @@ impl Builder {
     }
 
     /// The version of the protocol to speak. A version in the URL takes precedence.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_redis::{Protocol, RedisBackend};
+    ///
+    /// let backend = RedisBackend::builder("redis://127.0.0.1")
+    ///     .protocol(Protocol::Resp3)
+    ///     .release_messages(false)
+    ///     .tracking(true)
+    ///     .queue_limit(1_000)
+    ///     .retention(Duration::from_secs(600))
+    ///     .value_retention(Duration::from_secs(86_400))
+    ///     .gap(10, Duration::from_millis(200))
+    ///     .connect_timeout(Duration::from_secs(1))
+    ///     .build()?;
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
         self

@@ -251,6 +251,19 @@ impl<T: ?Sized> Mutex<T> {
     /// The value, without locking: `&mut self` proves that no guard of this process exists.
     ///
     /// Other processes may hold the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_sync::{Locks, MemoryBackend};
+    ///
+    /// let locks = Locks::new(MemoryBackend::new());
+    /// let mut stock = locks.mutex("stock/apples", 3)?;
+    /// *stock.get_mut() += 1;
+    /// assert_eq!(stock.key().as_bytes(), b"stock/apples");
+    /// assert_eq!(stock.into_inner(), 4);
+    /// # Ok::<(), lock_sync::Error>(())
+    /// ```
     pub fn get_mut(&mut self) -> &mut T {
         Arc::get_mut(&mut self.data).expect("guards keep the mutex borrowed or alive").get_mut()
     }

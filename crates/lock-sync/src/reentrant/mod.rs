@@ -145,6 +145,19 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// The value, without locking: `&mut self` proves that no guard of this process exists.
     ///
     /// Other processes may hold the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_sync::{Locks, MemoryBackend};
+    ///
+    /// let locks = Locks::new(MemoryBackend::new());
+    /// let mut stock = locks.reentrant_mutex("stock/apples", 3)?;
+    /// *stock.get_mut() += 1;
+    /// assert_eq!(stock.key().as_bytes(), b"stock/apples");
+    /// assert_eq!(stock.into_inner(), 4);
+    /// # Ok::<(), lock_sync::Error>(())
+    /// ```
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.data
     }

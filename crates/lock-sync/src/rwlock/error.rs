@@ -27,21 +27,29 @@ impl<G, E: From<Denial>> From<Refused<G>> for UpgradeError<G, E> {
 
 impl<G, E> UpgradeError<G, E> {
     /// The reason for the failure.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example of an upgrade.
     pub fn error(&self) -> &E {
         &self.error
     }
 
     /// The reason for the failure. The guard is dropped.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example of an upgrade.
     pub fn into_error(self) -> E {
         self.error
     }
 
     /// The guard, as it was before.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example of an upgrade.
     pub fn into_guard(self) -> G {
         self.guard
     }
 
     /// The guard, as it was before, and the reason for the failure.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example of an upgrade.
     pub fn into_parts(self) -> (G, E) {
         (self.guard, self.error)
     }

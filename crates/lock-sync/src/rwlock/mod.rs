@@ -237,6 +237,19 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// The value, without locking: `&mut self` proves that no guard of this process exists.
     ///
     /// Other processes may hold the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_sync::{Locks, MemoryBackend};
+    ///
+    /// let locks = Locks::new(MemoryBackend::new());
+    /// let mut stock = locks.rwlock("stock/apples", 3)?;
+    /// *stock.get_mut() += 1;
+    /// assert_eq!(stock.key().as_bytes(), b"stock/apples");
+    /// assert_eq!(stock.into_inner(), 4);
+    /// # Ok::<(), lock_sync::Error>(())
+    /// ```
     pub fn get_mut(&mut self) -> &mut T {
         Arc::get_mut(&mut self.data).expect("guards keep the lock borrowed or alive").get_mut()
     }

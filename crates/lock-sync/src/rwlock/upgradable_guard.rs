@@ -15,6 +15,8 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     ///
     /// It needs a backend that can convert a lease. It works as [`downgrade`](Self::downgrade), but the new guard can
     /// be [upgraded](RwLockUpgradableReadGuard::upgrade) again.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example of an upgradable guard.
     pub fn downgrade_to_upgradable(self) -> RwLockUpgradableReadGuard<'a, T, C>
     where
         C: Upgradable,
@@ -26,6 +28,8 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
 
 impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
     /// Downgrades to an upgradable read lock, with no other writer in between.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example of an upgradable guard.
     pub fn downgrade_to_upgradable(self) -> OwnedRwLockUpgradableReadGuard<T, C>
     where
         C: Upgradable,
@@ -48,6 +52,8 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     /// Downgrades to an ordinary read lock, so that another reader can take the upgradable one.
     ///
     /// No writer gets in between. The guard keeps its fencing token.
+    ///
+    /// See [`RwLockWriteGuard::downgrade`](crate::RwLockWriteGuard::downgrade) for an example of a downgrade.
     pub fn downgrade(self) -> RwLockReadGuard<'a, T> {
         RwLockReadGuard { core: self.core.downgrade(Mode::Shared).without_lock() }
     }
@@ -73,6 +79,8 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
     /// Downgrades to an ordinary read lock, so that another reader can take the upgradable one.
     ///
     /// No writer gets in between. The guard keeps its fencing token.
+    ///
+    /// See [`RwLockWriteGuard::downgrade`](crate::RwLockWriteGuard::downgrade) for an example of a downgrade.
     pub fn downgrade(self) -> OwnedRwLockReadGuard<T, T, C> {
         OwnedRwLockReadGuard { core: self.core.downgrade(Mode::Shared) }
     }

@@ -64,6 +64,8 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     }
 
     /// Converts the guard into a mapped guard of the whole data.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example.
     pub fn into_mapped(this: Self) -> RwLockMappedWriteGuard<'a, T> {
         Self::map(this, |data| data)
     }
@@ -138,6 +140,8 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     /// # Errors
     ///
     /// The guard itself, which writes as before.
+    ///
+    /// See [`RwLockWriteGuard::downgrade_map`](crate::RwLockWriteGuard::downgrade_map) for an example.
     pub fn try_downgrade_map<F, U: ?Sized>(this: Self, f: F) -> Result<RwLockReadGuard<'a, U>, Self>
     where
         F: FnOnce(&T) -> Option<&U>,
@@ -179,6 +183,8 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
     }
 
     /// Converts the guard into a mapped guard of the whole data.
+    ///
+    /// See [`RwLock`](crate::RwLock#examples) for an example.
     pub fn into_mapped(this: Self) -> OwnedRwLockMappedWriteGuard<T, T, C> {
         Self::map(this, |data| data)
     }
@@ -209,6 +215,8 @@ impl<T: ?Sized, C> OwnedRwLockWriteGuard<T, C> {
     /// # Errors
     ///
     /// The guard itself, which writes as before.
+    ///
+    /// See [`RwLockWriteGuard::downgrade_map`](crate::RwLockWriteGuard::downgrade_map) for an example.
     pub fn try_downgrade_map<F, U: ?Sized>(
         this: Self,
         f: F,

@@ -143,9 +143,11 @@ impl<B: ?Sized> Locks<B> {
 
 impl Semaphore {
     /// The greatest number of permits that a semaphore can have. Every store counts exactly up to this number.
+    ///
+    /// See [`Semaphore`](crate::Semaphore#examples) for an example.
     pub const MAX_PERMITS: usize = Permits::MAX as usize;
 
-    /// The name of the semaphore.
+    /// The [name](crate::Key) of the semaphore.
     pub fn key(&self) -> &Key {
         self.lock.key()
     }

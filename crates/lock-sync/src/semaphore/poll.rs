@@ -53,11 +53,15 @@ impl PollSemaphore {
     }
 
     /// Another handle of the semaphore that is polled.
+    ///
+    /// See [`PollSemaphore`](crate::PollSemaphore#examples) for an example.
     pub fn clone_inner(&self) -> Arc<Semaphore> {
         Arc::clone(&self.semaphore)
     }
 
     /// Gives up the position in the line, and returns the semaphore.
+    ///
+    /// See [`PollSemaphore`](crate::PollSemaphore#examples) for an example.
     pub fn into_inner(self) -> Arc<Semaphore> {
         self.semaphore
     }

@@ -173,7 +173,7 @@ impl Barrier {
         this.door = this.door.clone().with_policy(change);
     });
 
-    /// The name of the barrier.
+    /// The [name](crate::Key) of the barrier.
     pub fn key(&self) -> &Key {
         self.remote.key()
     }

@@ -100,7 +100,7 @@ impl Election {
         this.remote = Arc::new((*this.remote).clone().with_policy(change))
     });
 
-    /// The name of the election.
+    /// The [name](crate::Key) of the election.
     pub fn key(&self) -> &Key {
         self.remote.key()
     }

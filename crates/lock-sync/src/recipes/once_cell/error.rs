@@ -116,11 +116,15 @@ impl<T> SetError<T> {
     }
 
     /// Whether another caller is initializing the value.
+    ///
+    /// See [`OnceCell::set`](crate::OnceCell::set) for an example.
     pub fn is_initializing_err(&self) -> bool {
         matches!(self, Self::InitializingError(_))
     }
 
     /// The value that was not set.
+    ///
+    /// See [`OnceCell::set`](crate::OnceCell::set) for an example.
     pub fn into_value(self) -> T {
         match self {
             Self::AlreadyInitializedError(value)

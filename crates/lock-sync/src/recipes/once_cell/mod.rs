@@ -122,7 +122,7 @@ impl<T> OnceCell<T> {
         this.remote = this.remote.clone().with_policy(change)
     });
 
-    /// The name of the cell.
+    /// The [name](crate::Key) of the cell.
     pub fn key(&self) -> &Key {
         self.remote.key()
     }
@@ -133,6 +133,23 @@ impl<T> OnceCell<T> {
     }
 
     /// Mutable access to the value in this cell. A change affects neither the store nor other cells.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_sync::{Locks, MemoryBackend};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let locks = Locks::new(MemoryBackend::new());
+    /// let mut cell = locks.once_cell::<u32, _>("tenant")?;
+    /// assert!(!cell.initialized());
+    /// cell.set(42).await?;
+    /// *cell.get_mut().expect("this cell has the value") += 1;
+    /// assert_eq!(cell.into_inner(), Some(43));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut()
     }

@@ -141,14 +141,18 @@ impl<B: ?Sized> Locks<B> {
 
 impl SlotSemaphore {
     /// The greatest number of permits that such a semaphore can have.
+    ///
+    /// See [`SlotSemaphore`](crate::SlotSemaphore#examples) for an example.
     pub const MAX_PERMITS: usize = 64;
 
-    /// The name of the semaphore.
+    /// The [name](crate::Key) of the semaphore.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
     /// The number of permits, held or free.
+    ///
+    /// See [`SlotSemaphore`](crate::SlotSemaphore#examples) for an example.
     pub fn permits(&self) -> usize {
         self.slots.len()
     }

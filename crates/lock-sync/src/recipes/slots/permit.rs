@@ -45,6 +45,8 @@ impl<'a> SlotPermit<'a> {
     }
 
     /// The semaphore that this permit belongs to.
+    ///
+    /// See [`SlotSemaphore`](crate::SlotSemaphore#examples) for an example.
     pub fn semaphore(&self) -> &'a SlotSemaphore {
         self.semaphore
     }
@@ -56,6 +58,8 @@ impl OwnedSlotPermit {
     }
 
     /// The semaphore that this permit belongs to.
+    ///
+    /// See [`SlotSemaphore`](crate::SlotSemaphore#examples) for an example.
     pub fn semaphore(&self) -> &Arc<SlotSemaphore> {
         &self.semaphore
     }

@@ -87,6 +87,8 @@ pub enum CommitError<T, C = Json> {
 
 impl<T, C> CommitError<T, C> {
     /// The value. If the guard still holds the lock, this gives the lock up.
+    ///
+    /// [`StoredMutex`](crate::StoredMutex#examples) has an example of a commit.
     pub fn into_value(self) -> T {
         match self {
             Self::Encode { guard, .. } | Self::Refused { guard, .. } => guard.into_value(),

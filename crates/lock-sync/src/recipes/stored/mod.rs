@@ -215,12 +215,29 @@ impl<T, C> StoredMutex<T, C> {
         this.core.remote = this.core.remote.clone().with_policy(change)
     });
 
-    /// The name of the mutex.
+    /// The [name](crate::Key) of the mutex.
     pub fn key(&self) -> &Key {
         self.core.remote.key()
     }
 
     /// Whether a guard of this process holds the lock now. It sends no request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_sync::{Locks, MemoryBackend};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let locks = Locks::new(MemoryBackend::new());
+    /// let stock = locks.stored_mutex("stock/apples", 3)?;
+    /// let guard = stock.lock().await?;
+    /// assert!(stock.is_held() && !stock.is_cached());
+    /// drop(guard);
+    /// assert!(!stock.is_held());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_held(&self) -> bool {
         self.core.remote.bare().is_held()
     }
