@@ -17,6 +17,7 @@ mod logins;
 mod lost_data;
 mod moves;
 mod recovery;
+mod replaced;
 mod rights;
 mod sentinels;
 mod support;

@@ -60,7 +60,7 @@ fn shown<'a>(names: &'a [Name], everywhere: &Pages<'_>) -> Vec<&'a Name> {
                 let here = uses(pages.code(owner), &name.name);
                 let linked = || {
                     let types = names.iter().filter(|it| it.owner.is_none() && it.name == *owner);
-                    let mut links = types.flat_map(|it| links::pages(it));
+                    let mut links = types.flat_map(links::pages);
                     links.any(|page| uses(everywhere.code(page), &name.name))
                 };
                 here || linked()
