@@ -79,14 +79,14 @@ impl<N: QuorumNode> Core<N> {
 
     fn want(self: &Arc<Self>, claim: &Claim, ballot: Ballot, duty: Duty) {
         let until = self.clock.now() + self.settings.max_ttl.duration();
-        self.nodes[ballot.node].agenda().want(claim, ballot, duty, until);
+        self.nodes[ballot.node].agenda.lock().want(claim, ballot, duty, until);
         self.work(ballot.node);
     }
 
     /// Starts as many requests as the agenda of a node allows. Each request that ends goes on with the next item.
     fn work(self: &Arc<Self>, node: usize) {
         loop {
-            let begun = self.nodes[node].agenda().begin(self.clock.now());
+            let begun = self.nodes[node].agenda.lock().begin(self.clock.now());
             let Some((claim, ballot, duty)) = begun else { return };
             let core = Arc::clone(self);
             self.background.hand_over(async move {
@@ -103,14 +103,14 @@ impl<N: QuorumNode> Core<N> {
     }
 
     fn worked(self: &Arc<Self>, claim: &Claim, ballot: Ballot, is_done: bool) {
-        let mut agenda = self.nodes[ballot.node].agenda();
+        let mut agenda = self.nodes[ballot.node].agenda.lock();
         if is_done {
             agenda.done(claim, ballot);
         } else if let Some(pause) = agenda.failed(claim, ballot) {
             let (core, node) = (Arc::clone(self), ballot.node);
             self.background.hand_over(async move {
                 sleep(pause).await;
-                core.nodes[node].agenda().resume();
+                core.nodes[node].agenda.lock().resume();
                 core.work(node);
             });
         }

@@ -1,16 +1,16 @@
 //! The token to ask all nodes for.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use lock_core::{FencingToken, Key};
 
+use crate::guarded::Guarded;
 use crate::sweep::Sweep;
 
 /// The highest token of each key that is ahead of the clock.
 #[derive(Debug, Default)]
-pub(crate) struct Floors(Mutex<Last>);
+pub(crate) struct Floors(Guarded<Last>);
 
 #[derive(Debug, Default)]
 struct Last {
@@ -22,7 +22,7 @@ impl Floors {
     /// The last token to ask all nodes for, when so many tokens are wanted. It is at least the time, and so far above
     /// the last known token of this key that there is room for all of them.
     pub(crate) fn floor(&self, key: &Key, wanted: u32) -> FencingToken {
-        let known = self.lock().tokens.get(key).copied();
+        let known = self.0.lock().tokens.get(key).copied();
         let above = known.map(|last| last.get().saturating_add(u64::from(wanted)));
         FencingToken::new(above.unwrap_or(0)).max(time())
     }
@@ -30,17 +30,12 @@ impl Floors {
     /// Notes a token that was given out. Now and then, tokens that the time has overtaken are forgotten: they say
     /// nothing any more.
     pub(crate) fn raise(&self, key: &Key, token: FencingToken) {
-        let mut last = self.lock();
+        let mut last = self.0.lock();
         let Last { tokens, sweep } = &mut *last;
         let mut now = None;
         sweep.run(tokens, |last| *last > *now.get_or_insert_with(time));
         let last = tokens.entry(key.clone()).or_insert(token);
         *last = token.max(*last);
-    }
-
-    /// A panic under the lock leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Last> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,7 +60,7 @@ mod tests {
         for number in 0..10 * sweep::MIN as u64 {
             floors.raise(&Key::new(number.to_string()).unwrap(), FencingToken::new(number));
         }
-        assert!(floors.lock().tokens.len() <= 2 * sweep::MIN);
+        assert!(floors.0.lock().tokens.len() <= 2 * sweep::MIN);
         assert_eq!(floors.floor(&key, 1).get(), ahead.get() + 1);
     }
 }

@@ -136,7 +136,7 @@ impl<N: QuorumNode> Core<N> {
         asked.claim = ballot.claim(&request.claim);
         let asked = lock_core::Ballot::new(asked, floor);
         let Some(known) = expects else {
-            let vote = self.nodes[node].vote(self.clock, &asked).await;
+            let vote = self.nodes[node].vote(self.clock, asked).await;
             return self.noted(node, "vote", vote);
         };
         if known.max_ttl.is_some() {
@@ -161,11 +161,11 @@ impl<N: QuorumNode> Core<N> {
         ballot: lock_core::Ballot,
     ) -> Result<Vote, Error> {
         let sent = self.clock.now();
-        let vote = self.nodes[node].vote(self.clock, &ballot).await;
+        let vote = self.nodes[node].vote(self.clock, ballot).await;
         match &vote {
             Ok(Vote::Granted(_) | Vote::Busy { .. }) => {
                 self.register.saw_member(node, sent);
-                self.nodes[node].state().lookout.clear();
+                self.nodes[node].state.lock().lookout.clear();
             }
             // Another client has vouched for the node, but only for shorter leases than this one.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => self.register.forget(node),
@@ -192,7 +192,7 @@ impl<N: QuorumNode> Core<N> {
         request: Renew,
     ) -> Result<Renewal, Error> {
         self.nodes[node].check_answers()?;
-        let renewed = self.nodes[node].renew(self.clock, &request);
+        let renewed = self.nodes[node].renew(self.clock, request);
         let (answer, member) = join(renewed, self.stays_member(node, LOOK / 2)).await;
         let answer = match answer {
             Renewal::Unknown(error) => Err(error),

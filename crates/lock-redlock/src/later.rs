@@ -4,12 +4,13 @@
 //! first, and a lease that is released at once costs no more commands.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Claim, Instant, QuorumNode, Renew, Ttl};
 use tokio::time::sleep;
 
+use crate::guarded::Guarded;
 use crate::inner::Core;
 
 /// How long a moment is.
@@ -17,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 
 /// The leases that were granted a moment ago, the oldest first.
 #[derive(Default)]
-pub(crate) struct Later(Mutex<Leases>);
+pub(crate) struct Later(Guarded<Leases>);
 
 #[derive(Default)]
 struct Leases {
@@ -29,23 +30,18 @@ struct Leases {
 impl Later {
     /// Adds a lease. Returns whether the worker has to begin.
     fn add(&self, due: Instant, claim: &Claim) -> bool {
-        let mut later = self.lock();
+        let mut later = self.0.lock();
         later.leases.push_back((due, claim.clone()));
         !std::mem::replace(&mut later.is_watched, true)
     }
 
     /// The leases that are due. `None` if there are no leases at all: then the work ends.
     fn due(&self, now: Instant) -> Option<Vec<Claim>> {
-        let mut later = self.lock();
+        let mut later = self.0.lock();
         later.is_watched = !later.leases.is_empty();
         let count = later.leases.partition_point(|(due, _)| *due <= now);
         let due = later.leases.drain(..count).map(|(_, claim)| claim).collect();
         later.is_watched.then_some(due)
-    }
-
-    /// A panic under the lock leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Leases> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

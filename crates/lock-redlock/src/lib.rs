@@ -173,6 +173,7 @@ mod claims;
 mod failure;
 mod first;
 mod floors;
+mod guarded;
 mod hints;
 mod inner;
 mod keep;

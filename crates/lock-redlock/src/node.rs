@@ -1,13 +1,13 @@
 //! One node, as this process sees it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, Ttl, Vote};
 
 use crate::agenda::Agenda;
 use crate::first;
+use crate::guarded::Guarded;
 use crate::quarantine::Lookout;
 
 /// A store that votes, its name for people, and its recent state.
@@ -18,8 +18,10 @@ pub(crate) struct Node<N> {
     pub(crate) hash: u64,
     /// How long the node may take to answer, if that was said for this node.
     pub(crate) timeout: Option<Duration>,
-    agenda: Mutex<Agenda>,
-    state: Mutex<State>,
+    /// What the quorum still has to do at the node. No thread locks it and the state at once: two threads that did so in
+    /// different orders would wait for each other.
+    pub(crate) agenda: Guarded<Agenda>,
+    pub(crate) state: Guarded<State>,
     /// How many unanswered requests there are that no caller waits for any more.
     behind: AtomicUsize,
     /// When the first of these was asked, and when the node last answered anything, in nanoseconds on the clock of the
@@ -48,8 +50,8 @@ impl<N> Node<N> {
             timeout,
             name,
             backend,
-            agenda: Mutex::new(Agenda::new()),
-            state: Mutex::default(),
+            agenda: Guarded::new(Agenda::new()),
+            state: Guarded::default(),
             behind: AtomicUsize::new(0),
             behind_since: AtomicU64::new(0),
             heard: AtomicU64::new(0),
@@ -97,10 +99,10 @@ impl<N> Node<N> {
     /// Whether the node failed lately, is in quarantine, or has ballots to release or to give.
     fn is_out(&self) -> bool {
         let fails = {
-            let state = self.state();
+            let state = self.state.lock();
             state.trouble.is_some() || state.lookout.is_quarantined()
         };
-        fails || self.agenda().len() > 0
+        fails || self.agenda.lock().len() > 0
     }
 
     /// Whether the node [is out](Self::is_out), or owes an answer and has answered nothing for the time `after`. A node
@@ -130,7 +132,7 @@ impl<N> Node<N> {
     ///
     /// As [`check_answers`](Self::check_answers), and also if the node has many ballots to release first.
     pub(crate) fn check_votes(&self) -> Result<(), Error> {
-        let left = self.agenda().len();
+        let left = self.agenda.lock().len();
         if left < Self::MAX_BEHIND {
             return self.check_answers();
         }
@@ -172,63 +174,47 @@ impl<N> Node<N> {
         match &answer {
             Ok(_) => {
                 tracing::trace!(target: "lock_redlock::node", node, verb, trip = ?self.trip());
-                self.state().trouble = None;
+                self.state.lock().trouble = None;
             }
             Err(error) => {
                 let kind = error.kind();
                 tracing::debug!(target: "lock_redlock::node", node, verb, ?kind, %error);
-                self.state().trouble = Some(error.clone());
+                self.state.lock().trouble = Some(error.clone());
             }
         }
         answer
-    }
-
-    /// What the quorum still has to do at the node.
-    pub(crate) fn agenda(&self) -> MutexGuard<'_, Agenda> {
-        self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// No thread locks the state and the agenda at once: two threads that did so in different orders would wait for each
-    /// other. A panic under the lock leaves nothing half done.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A node gives no lease that is shorter than its limit. Of a longer lease, only the time counts that was asked for.
 impl<N: QuorumNode> Node<N> {
     /// Asks for a vote.
-    pub(crate) async fn vote(&self, clock: Clock, ballot: &Ballot) -> Result<Vote, Error> {
-        let (asked, sent) = (ballot.request.ttl, self.backend.clock().now());
-        let Some(ttl) = self.longer(asked) else {
-            return self.timed(clock, |it| it.vote(ballot)).await;
-        };
-        let mut ballot = ballot.clone();
-        ballot.request.ttl = ttl;
+    pub(crate) async fn vote(&self, clock: Clock, mut ballot: Ballot) -> Result<Vote, Error> {
+        let counts = self.lengthen(&mut ballot.request.ttl);
         let mut vote = self.timed(clock, |it| it.vote(&ballot)).await?;
         if let Vote::Granted(grant) = &mut vote {
-            grant.valid_until = grant.valid_until.min(asked.valid_until(sent));
+            grant.valid_until = grant.valid_until.min(counts);
         }
         Ok(vote)
     }
 
     /// Asks for a renewal.
-    pub(crate) async fn renew(&self, clock: Clock, request: &Renew) -> Renewal {
-        let (asked, sent) = (request.ttl, self.backend.clock().now());
-        let Some(ttl) = self.longer(asked) else {
-            return self.timed(clock, |it| it.renew(request)).await;
-        };
-        let mut request = request.clone();
-        request.ttl = ttl;
+    pub(crate) async fn renew(&self, clock: Clock, mut request: Renew) -> Renewal {
+        let counts = self.lengthen(&mut request.ttl);
         let mut renewal = self.timed(clock, |it| it.renew(&request)).await;
         if let Renewal::Renewed { valid_until, .. } = &mut renewal {
-            *valid_until = (*valid_until).min(asked.valid_until(sent));
+            *valid_until = (*valid_until).min(counts);
         }
         renewal
     }
 
-    /// The shortest lease of the node, if a lease of this length is too short for it.
-    fn longer(&self, asked: Ttl) -> Option<Ttl> {
-        Some(self.backend.shortest_ttl()).filter(|&shortest| shortest > asked)
+    /// Lengthens a lease that is too short for the node, and is about to be asked for. Returns until when it counts.
+    fn lengthen(&self, ttl: &mut Ttl) -> Instant {
+        let (asked, shortest) = (*ttl, self.backend.shortest_ttl());
+        if shortest <= asked {
+            return Instant::FAR_FUTURE;
+        }
+        *ttl = shortest;
+        asked.valid_until(self.backend.clock().now())
     }
 }

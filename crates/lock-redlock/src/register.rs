@@ -1,9 +1,11 @@
 //! Which server each node is, so that no server votes twice, and of which quorum the node is a member.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Instant, Membership, Standing};
+
+use crate::guarded::Guarded;
 
 /// How long a look at the membership of a node is good for, if the node renews leases.
 ///
@@ -17,7 +19,7 @@ const UNTOLD: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Register {
     membership: Membership,
-    slots: Mutex<Vec<Slot>>,
+    slots: Guarded<Vec<Slot>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -53,12 +55,12 @@ pub(crate) enum Untold {
 
 impl Register {
     pub(crate) fn new(nodes: usize, membership: Membership) -> Self {
-        Self { membership, slots: Mutex::new(vec![Slot::default(); nodes]) }
+        Self { membership, slots: Guarded::new(vec![Slot::default(); nodes]) }
     }
 
     /// Which server a node is. `None` if the node has to be asked.
     pub(crate) fn get(&self, node: usize, now: Instant) -> Option<Identity> {
-        self.lock()[node].identity.clone().filter(|identity| match identity {
+        self.slots.lock()[node].identity.clone().filter(|identity| match identity {
             Identity::Known(_) => true,
             Identity::Untold(asked) => is_within(UNTOLD, *asked, now),
         })
@@ -72,7 +74,7 @@ impl Register {
         standing: &Arc<Standing>,
         sent: Instant,
     ) -> Result<(), usize> {
-        let mut slots = self.lock();
+        let mut slots = self.slots.lock();
         let server = &standing.server;
         let is_same = |slot: &Slot| matches!(&slot.identity, Some(Identity::Known(other)) if other.server == *server);
         let twin = (0..slots.len()).find(|&other| other != node && is_same(&slots[other]));
@@ -94,7 +96,7 @@ impl Register {
 
     /// Notes that a node cannot tell which server it is.
     pub(crate) fn enter_untold(&self, node: usize, now: Instant) -> Untold {
-        let slot = &mut self.lock()[node];
+        let slot = &mut self.slots.lock()[node];
         if slot.has_told {
             return Untold::Fails;
         }
@@ -107,29 +109,24 @@ impl Register {
 
     /// Forgets which server a node is, and of which quorum it is a member. The node has to say so again.
     pub(crate) fn forget(&self, node: usize) {
-        let slot = &mut self.lock()[node];
+        let slot = &mut self.slots.lock()[node];
         (slot.identity, slot.looked) = (None, None);
     }
 
     /// Notes that the answer to a request that was sent at this time found the node to be a member.
     pub(crate) fn saw_member(&self, node: usize, sent: Instant) {
-        let slot = &mut self.lock()[node];
+        let slot = &mut self.slots.lock()[node];
         slot.looked = slot.looked.max(Some(sent));
     }
 
     /// Whether the node was found to be a member so lately.
     pub(crate) fn is_member_within(&self, node: usize, time: Duration, now: Instant) -> bool {
-        self.lock()[node].looked.is_some_and(|looked| is_within(time, looked, now))
+        self.slots.lock()[node].looked.is_some_and(|looked| is_within(time, looked, now))
     }
 
     /// How many nodes were members when they told their standing last.
     pub(crate) fn members(&self) -> usize {
-        self.lock().iter().filter(|slot| slot.is_member).count()
-    }
-
-    /// A panic under the lock leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().iter().filter(|slot| slot.is_member).count()
     }
 }
 

@@ -89,15 +89,15 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
             (Some(Some(_)), Some(at_least)) => Voting::KeptOut { at_least },
             (Some(Some(_)), None) => Voting::Yes,
         };
-        // Before the state is locked: see `Node::state`.
-        let missed_releases = it.agenda().releases();
+        // Before the state is locked: see `Node::agenda`.
+        let missed_releases = it.agenda.lock().releases();
         NodeStatus {
             name: it.name.to_string(),
             server,
             voting,
             round_trip: it.trip(),
             missed_releases,
-            last_error: said[node].clone().or_else(|| it.state().trouble.clone()),
+            last_error: said[node].clone().or_else(|| it.state.lock().trouble.clone()),
         }
     };
     standings.into_iter().enumerate().map(status).collect()

@@ -1,15 +1,17 @@
 //! The keys for which this process waits, the claim that was last found in its way, and the turns of other processes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Instant, Key, OwnerTag};
 use tokio::sync::Notify;
 
+use crate::guarded::Guarded;
+
 /// The watched keys. Other clients probably want such a key as well.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<HashMap<Key, Rivals>>);
+pub(crate) struct Watched(Guarded<HashMap<Key, Rivals>>);
 
 #[derive(Debug, Default)]
 struct Rivals {
@@ -40,17 +42,17 @@ pub(crate) struct Watching {
 
 impl Watched {
     pub(crate) fn watch(self: &Arc<Self>, key: &Key) -> Watching {
-        self.lock().entry(key.clone()).or_default().watches += 1;
+        self.0.lock().entry(key.clone()).or_default().watches += 1;
         Watching { watched: Arc::clone(self), key: key.clone() }
     }
 
     pub(crate) fn has(&self, key: &Key) -> bool {
-        self.lock().contains_key(key)
+        self.0.lock().contains_key(key)
     }
 
     /// Notes the claim that is in the way. Returns whether it has been for less than [`RECENT`].
     pub(crate) fn is_new(&self, key: &Key, rival: OwnerTag, now: Instant) -> bool {
-        let mut keys = self.lock();
+        let mut keys = self.0.lock();
         let Some(known) = keys.get_mut(key) else { return false };
         let same = known.last.filter(|(last, _)| *last == rival);
         let (_, since) = *known.last.insert(same.unwrap_or((rival, now)));
@@ -59,7 +61,7 @@ impl Watched {
 
     /// This process has the lock.
     pub(crate) fn win(&self, key: &Key) {
-        if let Some(known) = self.lock().get_mut(key) {
+        if let Some(known) = self.0.lock().get_mut(key) {
             let turns = std::mem::take(&mut known.turns).min(UNIT);
             known.usual = (3 * known.usual + turns * UNIT) / 4;
             known.is_own = true;
@@ -80,14 +82,9 @@ impl Watched {
 
     /// What tells of the next turn, if the process should wait for it.
     fn gives_way(&self, key: &Key) -> Option<Arc<Notify>> {
-        let keys = self.lock();
+        let keys = self.0.lock();
         let known = keys.get(key).filter(|known| 2 * known.turns * UNIT < known.usual)?;
         Some(Arc::clone(&known.turned))
-    }
-
-    /// A panic under the lock leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Rivals>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,7 +92,7 @@ impl Watching {
     /// The lock was free: the turn of a process has ended. (With several watches of one key there are more turns, always
     /// in the same proportion.)
     pub(crate) fn turns(&self) {
-        let mut keys = self.watched.lock();
+        let mut keys = self.watched.0.lock();
         let Some(known) = keys.get_mut(&self.key) else { return };
         if !std::mem::take(&mut known.is_own) {
             known.turns = known.turns.saturating_add(1).min(UNIT);
@@ -108,7 +105,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let mut keys = self.watched.lock();
+        let mut keys = self.watched.0.lock();
         if let Some(rivals) = keys.get_mut(&self.key) {
             rivals.watches -= 1;
             if rivals.watches == 0 {

@@ -23,7 +23,7 @@ impl Asker {
 
     /// The ballots by which to ask the nodes: those that stand, and new ones at the other nodes.
     pub(crate) fn ballots(&self, now: Instant) -> Result<Vec<Ballot>, Error> {
-        let mut state = self.claims.lock();
+        let mut state = self.claims.state.lock();
         let State { entries, spent, .. } = &mut *state;
         let entry = entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn);
         let entry = entry.ok_or_else(released)?;
@@ -39,7 +39,7 @@ impl Asker {
         mut held: Held,
         now: Instant,
     ) -> Option<Held> {
-        let mut state = self.claims.lock();
+        let mut state = self.claims.state.lock();
         let entry = state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn)?;
         if !ballots.into_iter().all(|ballot| entry.stands(ballot, now)) {
             return None;
@@ -58,7 +58,7 @@ impl Asker {
 
     /// Gives up the ballots that stand, unless the claim is held or was released. Returns them.
     pub(crate) fn give_up(&self, now: Instant) -> Vec<Ballot> {
-        let mut state = self.claims.lock();
+        let mut state = self.claims.state.lock();
         let entry = state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn);
         let dead = entry.map(|entry| entry.give_up(now)).unwrap_or_default();
         if !dead.is_empty() {
@@ -77,7 +77,7 @@ impl Asker {
     }
 
     fn take_joined(&self) -> Vec<oneshot::Sender<Outcome>> {
-        let mut state = self.claims.lock();
+        let mut state = self.claims.state.lock();
         let entry = state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn);
         let joined = entry.and_then(|entry| entry.asking.take());
         state.tidy(&self.claim);

@@ -1,7 +1,7 @@
 //! What all handles of this process know of its claims.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{
@@ -10,6 +10,7 @@ use lock_core::{
 use tokio::sync::oneshot;
 
 use crate::ballot::{Ballot, Spent};
+use crate::guarded::Guarded;
 use crate::quorum::NodeSet;
 use crate::sweep::Sweep;
 
@@ -26,7 +27,7 @@ pub(crate) struct Claims {
     nodes: usize,
     /// A ballot that is not renewed ends within this time at each node.
     max_ttl: Duration,
-    state: Mutex<State>,
+    state: Guarded<State>,
 }
 
 #[derive(Debug)]
@@ -115,12 +116,12 @@ impl Claims {
     pub(crate) fn new(nodes: usize, max_ttl: Duration) -> Self {
         let (entries, sweep) = Default::default();
         let state = State { entries, sweep, spent: Spent::new(max_ttl), turns: 0 };
-        Self { nodes, max_ttl, state: Mutex::new(state) }
+        Self { nodes, max_ttl, state: Guarded::new(state) }
     }
 
     /// Begins a request for a claim, or joins the one that is under way.
     pub(crate) fn begin(self: &Arc<Self>, request: &Acquire, now: Instant) -> Begun {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let entry = self.entry(&mut state, &request.claim, now);
         if let Some(joined) = &mut entry.asking {
             let (sender, outcome) = oneshot::channel();
@@ -137,7 +138,7 @@ impl Claims {
 
     /// Ends a request that takes too long, as if its caller had dropped it. Returns the ballots to release.
     pub(crate) fn overtake(&self, claim: &Claim, now: Instant) -> Vec<Ballot> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(entry) = state.entries.get_mut(claim) else { return Vec::new() };
         if entry.asking.take().is_none() || entry.valid(now).is_some() {
             return Vec::new();
@@ -149,13 +150,13 @@ impl Claims {
 
     /// The lease, if it is not over.
     pub(crate) fn held(&self, claim: &Claim, now: Instant) -> Option<Held> {
-        self.lock().entries.get(claim)?.valid(now)
+        self.state.lock().entries.get(claim)?.valid(now)
     }
 
     /// The ballots to renew. If this process does not know the claim, these are the first ballots, which another
     /// process may have.
     pub(crate) fn view(&self, claim: &Claim) -> View {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(Entry { ballots, held, turn, .. }) = state.entries.get(claim) {
             return View { ballots: ballots.clone(), held: *held, turn: Some(*turn) };
         }
@@ -169,7 +170,7 @@ impl Claims {
     /// `None` if the claim was granted since it was seen, or is asked for: then the earlier answers of nodes say
     /// nothing.
     pub(crate) fn lose(&self, claim: &Claim, seen: &View, now: Instant) -> Option<Vec<Ballot>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.entries.get(claim).is_some_and(|entry| entry.has_moved(seen, now)) {
             return None;
         }
@@ -186,7 +187,7 @@ impl Claims {
         (until, nodes): (Instant, NodeSet),
         now: Instant,
     ) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(entry) = state.entries.get_mut(claim) else { return seen.turn.is_none() };
         if seen.turn.is_some_and(|turn| turn != entry.turn) {
             return false;
@@ -202,13 +203,13 @@ impl Claims {
 
     /// The owner token by which a node knows the claim.
     pub(crate) fn owner_at(&self, claim: &Claim, node: usize) -> OwnerToken {
-        let state = self.lock();
+        let state = self.state.lock();
         state.entries.get(claim).and_then(|it| it.ballots[node]).unwrap_or(claim.owner)
     }
 
     /// The ballot of a held lease, at a node that does not have the lease.
     pub(crate) fn plant(&self, claim: &Claim, node: usize, now: Instant) -> Option<(Ballot, Held)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State { entries, spent, .. } = &mut *state;
         let entry = entries.get_mut(claim)?;
         let held = entry.valid(now)?;
@@ -218,7 +219,7 @@ impl Claims {
 
     /// A held lease, and the nodes that have no ballot of it.
     pub(crate) fn lacking(&self, claim: &Claim, now: Instant) -> Option<(Held, NodeSet)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let entry = state.entries.get(claim)?;
         let lacks = (0..self.nodes).filter(|&node| entry.ballots[node].is_none());
         Some((entry.valid(now)?, lacks.collect()))
@@ -226,12 +227,12 @@ impl Claims {
 
     /// Whether a ballot stands for a claim that is held or asked for.
     pub(crate) fn stands(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
-        self.lock().entries.get(claim).is_some_and(|entry| entry.stands(ballot, now))
+        self.state.lock().entries.get(claim).is_some_and(|entry| entry.stands(ballot, now))
     }
 
     /// A node has not granted a ballot. If the node was asked more than once, that may be an old answer.
     pub(crate) fn refused(&self, claim: &Claim, ballot: Ballot) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(entry) = state.entries.get_mut(claim)
             && !entry.repeated.contains(ballot.node)
         {
@@ -246,7 +247,7 @@ impl Claims {
     /// A node has granted a ballot, or may have. `false` if the ballot does not stand for a claim that is held or
     /// asked for: then its release is owed.
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(entry) = state.entries.get_mut(claim)
             && entry.stands(ballot, now)
         {
@@ -263,7 +264,7 @@ impl Claims {
 
     /// A node is rid of a dead ballot.
     pub(crate) fn settled(&self, claim: &Claim, ballot: Ballot) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(entry) = state.entries.get_mut(claim) {
             entry.owed.retain(|owed| *owed != ballot);
         }
@@ -273,7 +274,7 @@ impl Claims {
     /// Notes that the claim is released. Returns its lease, and the ballots to release, also the dead ballots that a
     /// node has not yet confirmed as gone. Also returns the nodes whose vote may arrive after its release.
     pub(crate) fn end(&self, claim: &Claim, now: Instant) -> (Option<Held>, Vec<Ballot>, NodeSet) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let entry = state.entries.get(claim);
         let (mut ballots, unheard) =
             entry.map(|it| (it.owed.clone(), it.unheard)).unwrap_or_default();
@@ -324,11 +325,6 @@ impl Claims {
             owed: Vec::new(),
             until: now + self.max_ttl,
         })
-    }
-
-    /// A panic under the lock leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

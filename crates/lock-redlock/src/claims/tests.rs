@@ -60,7 +60,7 @@ fn a_late_vote_is_dead_unless_the_claim_is_asked_for_or_held() {
     assert_eq!(unheard, (1..NODES).collect());
     assert_eq!(dead, ballots[1..]);
     dead.into_iter().for_each(|ballot| claims.settled(&claim, ballot));
-    assert!(claims.lock().entries.is_empty());
+    assert!(claims.state.lock().entries.is_empty());
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn claims_that_are_over_are_forgotten() {
         let ballots = asker.ballots(now).unwrap();
         asker.win(ballots, held(now), now);
     }
-    assert!(claims.lock().entries.len() <= 2 * sweep::MIN);
+    assert!(claims.state.lock().entries.len() <= 2 * sweep::MIN);
 }
 
 #[derive(Clone, Debug)]
