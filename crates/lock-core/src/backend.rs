@@ -274,6 +274,28 @@ pub trait Backend: Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future leaves open whether the store has the label. Repeating is harmless.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::{Acquire, Backend, Claim, ClientMark, InspectBackend, Key, Label, OwnerToken, Ttl};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let store = MemoryBackend::new();
+    /// let (me, label) = (ClientMark::generate()?, Label::new("billing on web-3")?);
+    /// store.introduce(me, &label, Duration::from_secs(60)).await?;
+    ///
+    /// let owner = OwnerToken::generate()?.of_client(me);
+    /// let claim = Claim::exclusive(Key::new("stock/apples")?, owner);
+    /// store.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
+    /// assert_eq!(store.inspect(&claim.key).await?.holders[0].label, Some(label));
+    /// # Ok(())
+    /// # }
+    /// ```
     async fn introduce(
         &self,
         _client: ClientMark,

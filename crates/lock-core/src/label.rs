@@ -25,6 +25,15 @@ pub struct Label(Arc<str>);
 
 impl Label {
     /// The greatest length of a label, in bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::Label;
+    ///
+    /// assert!(Label::new("x".repeat(Label::MAX_LEN)).is_ok());
+    /// assert!(Label::new("x".repeat(Label::MAX_LEN + 1)).is_err());
+    /// ```
     pub const MAX_LEN: usize = 128;
     /// What a part of the default label may take, so that the three fit.
     const PART: usize = 50;
@@ -132,6 +141,8 @@ pub struct ClientMark([u8; Self::DIGITS]);
 
 impl ClientMark {
     /// The number of hexadecimal digits of a mark. They are the last ones of an owner token.
+    ///
+    /// The [example](Self::digits#examples) of the digits counts them.
     pub const DIGITS: usize = 10;
 
     /// Draws a mark.
@@ -161,6 +172,17 @@ impl ClientMark {
     }
 
     /// The mark as hexadecimal digits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::ClientMark;
+    ///
+    /// let mark = ClientMark::generate()?;
+    /// assert_eq!(mark.digits().len(), ClientMark::DIGITS);
+    /// assert_eq!(ClientMark::of_digits(mark.digits()), Some(mark));
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn digits(&self) -> &[u8] {
         &self.0
     }

@@ -141,6 +141,25 @@ impl<N: QuorumNode> Builder<N> {
     /// Lets nodes vote that may have forgotten leases, as the published algorithm does.
     ///
     /// When a node restarts without its data, or with old data, two clients can then hold one lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let quorum = Redlock::builder()
+    ///     .node("frankfurt", MemoryBackend::new())
+    ///     .node("dublin", MemoryBackend::new())
+    ///     .node("milan", MemoryBackend::new())
+    ///     .without_quarantine()
+    ///     .build()
+    ///     .await?;
+    /// assert_eq!(quorum.status().await.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn without_quarantine(mut self) -> Self {
         self.quarantine = false;
         self
@@ -153,6 +172,25 @@ impl<N: QuorumNode> Builder<N> {
     /// get locks again after all nodes have restarted. If the clock of a node is set forward during its quarantine, the
     /// quarantine may end too early, and two clients may hold one lock. With this option only clients end a quarantine. If
     /// one client has this option, the clock ends no quarantine that this client sees.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let quorum = Redlock::builder()
+    ///     .node("frankfurt", MemoryBackend::new())
+    ///     .node("dublin", MemoryBackend::new())
+    ///     .node("milan", MemoryBackend::new())
+    ///     .without_clock_fallback()
+    ///     .build()
+    ///     .await?;
+    /// assert_eq!(quorum.status().await.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn without_clock_fallback(mut self) -> Self {
         self.ending = Ending::Never;
         self
@@ -162,6 +200,24 @@ impl<N: QuorumNode> Builder<N> {
     ///
     /// A single node survives no failure. It is of use to an app that has more nodes in other environments. With an
     /// even number, no more nodes may fail than with one node fewer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_redlock::Redlock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let quorum = Redlock::builder()
+    ///     .node("frankfurt", MemoryBackend::new())
+    ///     .node("dublin", MemoryBackend::new())
+    ///     .allow_any_number()
+    ///     .build()
+    ///     .await?;
+    /// assert_eq!(quorum.status().await.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn allow_any_number(mut self) -> Self {
         self.any_number = true;
         self
@@ -172,6 +228,26 @@ impl<N: QuorumNode> Builder<N> {
     ///
     /// While the runtime is blocked, and after it has ended, the quorum gives up no votes and vouches for no node in
     /// the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_redlock::Redlock;
+    /// use tokio::runtime::Handle;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let quorum = Redlock::builder()
+    ///     .node("frankfurt", MemoryBackend::new())
+    ///     .node("dublin", MemoryBackend::new())
+    ///     .node("milan", MemoryBackend::new())
+    ///     .on_runtime(Handle::current())
+    ///     .build()
+    ///     .await?;
+    /// assert_eq!(quorum.status().await.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

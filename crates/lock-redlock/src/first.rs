@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everyone_asks_the_same_majority_and_each_node_gets_its_share() {
+    fn all_clients_ask_one_majority_and_each_node_gets_its_share() {
         let names = |order: [usize; 5]| order.map(|name| hash(name.to_string().as_bytes()));
         let (one, other) = ([1, 2, 3, 4, 5], [4, 1, 5, 3, 2]);
         let quorum = Quorum::of(5);

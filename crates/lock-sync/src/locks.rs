@@ -88,6 +88,25 @@ impl<B: Backend> Locks<B> {
     }
 
     /// Begins to build locks over this backend.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let locks = Locks::builder(MemoryBackend::new())
+    ///     .ttl(Duration::from_secs(10))
+    ///     .max_hold(Duration::from_secs(60))
+    ///     .build()?;
+    /// let guard = locks.lock("report").await?;
+    /// assert!(guard.lease().remaining() <= Duration::from_secs(10));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder(backend: B) -> Builder<B> {
         Builder::new(Arc::new(backend))
     }
@@ -246,6 +265,8 @@ impl<B: Backend> Builder<B> {
     ///
     /// It is between 10 ms and 24 h. The driver renews a lease after each third of it. With a shorter lease a loss
     /// is noticed sooner, but a shorter outage of the store ends the lease.
+    ///
+    /// The [example](Locks::builder#examples) of the builder sets it.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -253,6 +274,21 @@ impl<B: Backend> Builder<B> {
 
     /// Whether leases are renewed while a guard lives. Without it a guard is lost after one
     /// [`ttl`](Self::ttl).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_sync::Locks;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let locks = Locks::builder(MemoryBackend::new()).renewal(false).build()?;
+    /// let guard = locks.lock("report").await?;
+    /// // The lease ends by then, whatever happens.
+    /// let _end = guard.lease().valid_until();
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn renewal(mut self, renew: bool) -> Self {
         self.choices.renew = renew;
         self
@@ -311,6 +347,8 @@ impl<B: Backend> Builder<B> {
     /// How long a guard may hold the lock at most. This bounds the damage of a task that hangs.
     ///
     /// When the time is over, the lease is lost and the lock is released.
+    ///
+    /// The [example](Locks::builder#examples) of the builder sets it.
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.choices.max_hold = Some(limit);
         self
@@ -360,6 +398,20 @@ impl<B: Backend> Builder<B> {
     /// of two. In exchange leases are renewed only while that runtime is not blocked. When the runtime shuts down, the
     /// lease of every guard is lost, each waiter gets an error, and leases that were not released by then end by
     /// themselves. The runtime needs a timer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_sync::Locks;
+    /// use tokio::runtime::Handle;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current()).build()?;
+    /// locks.lock("report").await?.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
         self.choices.runtime = Some(runtime);
         self
@@ -372,6 +424,17 @@ impl<B: Backend> Builder<B> {
     /// such runtime, and `lock-redis` does. If the runtime has several threads, the process also listens to the store
     /// there. Switch this option on if your runtime has no I/O or time, or to have one connection in all. It costs two
     /// wake-ups for each request and each grant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_sync::Locks;
+    ///
+    /// let locks = Locks::builder(MemoryBackend::new()).requests_in_background(true).build()?;
+    /// # let _: Locks<MemoryBackend> = locks;
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn requests_in_background(mut self, on_driver: bool) -> Self {
         self.choices.home = if on_driver { Home::Driver } else { Home::Asker };
         self

@@ -20,24 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use names::{Name, names};
 
-/// Names without an example so far, each with its file. Take a name off when it has one, and add none.
-pub(crate) const LACKING: [&str; 14] = [
-    "builder.rs: Builder::allow_any_number",
-    "builder.rs: Builder::on_runtime",
-    "builder.rs: Builder::without_clock_fallback",
-    "builder.rs: Builder::without_quarantine",
-    "capabilities/inspect.rs: InspectBackend",
-    "capabilities/inspect.rs: InspectBackend::force_release",
-    "capabilities/inspect.rs: InspectBackend::inspect",
-    "capabilities/inspect.rs: Inspection::MAX",
-    "locks.rs: Builder::max_hold",
-    "locks.rs: Builder::on_runtime",
-    "locks.rs: Builder::renewal",
-    "locks.rs: Builder::requests_in_background",
-    "locks.rs: Builder::ttl",
-    "locks.rs: Locks::builder",
-];
-
 /// The names of several crates that have neither an example nor a link to one.
 pub(crate) fn without(crates: &[Vec<Name>]) -> Vec<&Name> {
     let everywhere = Pages::of(crates.iter().flatten());

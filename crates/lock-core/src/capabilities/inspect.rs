@@ -27,6 +27,27 @@ use crate::{Backend, Error, ErrorKind, FencingToken, Key, Label};
 ///   list MUST have an end, whatever locks come and go (`a_list_comes_in_pages`). A lock MAY be on several pages, and
 ///   a page MAY show locks that are free by now. A store MAY refuse to list, as
 ///   [`ErrorKind::Unsupported`](crate::ErrorKind).
+///
+/// # Examples
+///
+/// An operator ends the lease of a holder that hangs:
+///
+/// ```
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{Acquire, Backend, Claim, InspectBackend, Key, OwnerToken, Ttl};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lock_core::Result<()> {
+/// let store = MemoryBackend::new();
+/// let claim = Claim::exclusive(Key::new("stock/apples")?, OwnerToken::generate()?);
+/// store.try_acquire(&Acquire::new(claim.clone(), Ttl::DEFAULT)).await?;
+///
+/// assert_eq!(store.inspect(&claim.key).await?.holding, 1);
+/// assert_eq!(store.force_release(&claim.key).await?, 1);
+/// assert_eq!(store.inspect(&claim.key).await?.holding, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot list the holders of its locks",
     label = "this needs a backend that can be inspected",
@@ -35,6 +56,8 @@ use crate::{Backend, Error, ErrorKind, FencingToken, Key, Label};
 #[async_trait]
 pub trait InspectBackend: Backend {
     /// The holders of a key and its waiters, as the store sees them now.
+    ///
+    /// The [example](InspectBackend#examples) of the trait looks at a key.
     ///
     /// # Errors
     ///
@@ -66,6 +89,8 @@ pub trait InspectBackend: Backend {
     /// This is for people who clean up: the store does not ask the holders. They learn of the release from a hint,
     /// or from their next renewal. What they write until then is refused only by a resource that compares fencing
     /// tokens.
+    ///
+    /// The [example](InspectBackend#examples) of the trait ends a lease.
     ///
     /// # Errors
     ///
@@ -115,6 +140,8 @@ pub struct Inspection {
 
 impl Inspection {
     /// The most holders, and the most waiters, that an inspection lists.
+    ///
+    /// The [example](Inspection#examples) of an inspection shows how to count all of them.
     pub const MAX: usize = 1000;
 
     /// An inspection of these holders and these waiters, each with the number of all.
@@ -167,6 +194,8 @@ impl Holder {
     }
 
     /// This lease, of a client with this label.
+    ///
+    /// The [example](Backend::introduce#examples) of a label shows a holder with one.
     #[must_use]
     pub fn labelled(self, label: Option<Label>) -> Self {
         Self { label, ..self }
@@ -196,6 +225,8 @@ impl Waiter {
     }
 
     /// This place, of a client with this label.
+    ///
+    /// The [example](Backend::introduce#examples) of a label shows a holder with one.
     #[must_use]
     pub fn labelled(self, label: Option<Label>) -> Self {
         Self { label, ..self }

@@ -46,6 +46,8 @@ pub struct List {
 
 impl List {
     /// How many locks a page lists by default.
+    ///
+    /// The [example](List#examples) of a list has such pages.
     pub const MOST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
     /// The first page of the locks whose names begin so. With an empty prefix, of all locks that have names.
@@ -67,12 +69,34 @@ impl List {
 
     /// Pages of about so many locks; [`MOST`](Self::MOST) by default. A store that walks through all its keys looks at so
     /// many keys for a page: larger pages need fewer requests, and each request occupies the store for longer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    ///
+    /// use lock_core::List;
+    ///
+    /// let list = List::of("orders/").pages_of(NonZeroU32::new(20).unwrap());
+    /// assert!(list.most < List::MOST);
+    /// ```
     #[must_use]
     pub fn pages_of(self, most: NonZeroU32) -> Self {
         Self { most, ..self }
     }
 
     /// Whether a key belongs to the list.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Key, List};
+    ///
+    /// let list = List::of("orders/");
+    /// assert!(list.has(&Key::new("orders/42")?));
+    /// assert!(!list.has(&Key::new("bills/42")?));
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn has(&self, key: &Key) -> bool {
         key.is_as_is() == self.raw && key.as_bytes().starts_with(&self.prefix)
     }
@@ -104,6 +128,15 @@ impl Cursor {
     }
 
     /// The bytes, for the store or for another process that goes on with the list.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::Cursor;
+    ///
+    /// let cursor = Cursor::new(*b"page 2");
+    /// assert_eq!(Cursor::new(cursor.as_bytes()), cursor);
+    /// ```
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -138,6 +171,8 @@ impl Page {
 ///
 /// `Display` shows the lock with its first holders, for example
 /// `orders/42: held by billing@web-3:71 (exclusive, token 7, 8.2s left)`.
+///
+/// The [example](List#examples) of a list reads the names of its locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
@@ -149,6 +184,16 @@ pub struct Listed {
 
 impl Listed {
     /// A lock with these holders and waiters.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Inspection, Key, Listed};
+    ///
+    /// let free = Listed::new(Key::new("orders/42")?, Inspection::default());
+    /// assert!(free.to_string().starts_with("orders/42: "));
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn new(key: Key, inspection: Inspection) -> Self {
         Self { key, inspection }
     }

@@ -131,7 +131,8 @@ pub trait PermitBackend: ConvertBackend {
     /// Removes what the store keeps of the semaphore beyond its leases: the declared numbers, how many permits there
     /// are, and whether it is closed.
     ///
-    /// Returns whether the claim holds the key. Otherwise nothing is removed.
+    /// Returns whether the claim holds the key. Otherwise nothing is removed. `Locks::destroy` of `lock-sync` calls this;
+    /// a backend first [checks](Permits::check_undeclaring) the claim.
     ///
     /// # Errors
     ///
@@ -198,6 +199,17 @@ impl Permits {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`] if the claim is not exclusive.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Claim, Key, Mode, OwnerToken, Permits};
+    ///
+    /// let claim = Claim::exclusive(Key::new("printers")?, OwnerToken::generate()?);
+    /// assert!(Permits::check_undeclaring(&claim).is_ok());
+    /// assert!(Permits::check_undeclaring(&claim.in_mode(Mode::Shared)).is_err());
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
     pub fn check_undeclaring(claim: &Claim) -> Result<(), Error> {
         if claim.mode == Mode::Exclusive {
             return Ok(());

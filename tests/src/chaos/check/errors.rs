@@ -6,6 +6,7 @@ use std::time::Duration;
 use lock_core::Instant;
 
 use super::lateness::{SINCE, is_of_process, lateness};
+use super::losses::{forgets_young_lease, lost_for_nothing};
 use super::operations::{End, Operation, Operations};
 use super::terms::Terms;
 use super::unrest::Unrest;
@@ -141,7 +142,7 @@ impl Denial<'_> {
             }
             Refusal::Lost
                 if !own.unrest.touches(since, end)
-                    && !own.terms.forgets_young_lease(asked, granted) =>
+                    && !forgets_young_lease(&own.terms, asked, granted) =>
             {
                 Some(format!("there is no reason for {why}, {what}"))
             }
@@ -210,40 +211,6 @@ fn phases(
         most: terms.wait_limit.max(terms.request),
     }));
     phases
-}
-
-/// Leases that were lost without a cause.
-fn lost_for_nothing(
-    operations: &Operations,
-    events: &[Event],
-    terms: &Terms,
-    troubled: &dyn Fn(&Event) -> bool,
-) -> Vec<Violation> {
-    let lost = events.iter().filter_map(|event| match event.deed {
-        Deed::Lost { op } if !troubled(event) => Some((event, op)),
-        _ => None,
-    });
-    let index: HashMap<_, _> =
-        operations.all.iter().map(|it| ((operations.client(it), it.number), it)).collect();
-    let lost = lost.map(|(event, op)| (event, op, index.get(&(event.client.as_str(), op))));
-    let is_forgotten = |whose: Option<&&Operation>| {
-        whose.is_some_and(|operation| {
-            let (asked, granted) = operation.lease();
-            terms.forgets_young_lease(asked, granted)
-        })
-    };
-    lost.filter(|(.., whose)| !is_forgotten(*whose))
-        .map(|(event, op, whose)| {
-            let key = whose.map_or("?", |operation| operations.key(operation));
-            let at = event.at;
-            let text = format!(
-                "{} op {op} lost its lease at {} for no reason",
-                event.client,
-                at.as_nanos()
-            );
-            Violation::new(Property::Errors, (at, at), key, text)
-        })
-        .collect()
 }
 
 /// The times when each client stood still, in order.
@@ -417,29 +384,6 @@ mod tests {
         scene.leaves(it, 70, 100);
         assert_eq!(found(&scene, &terms()), 1);
         assert_eq!(found(&scene, &revoked(50, 200)), 0);
-    }
-
-    #[test]
-    fn a_young_lease_over_a_quorum_may_be_lost_when_a_minority_forgets_it() {
-        let lost = |at: u64, forgets: [u64; 2]| {
-            let mut scene = Scene::new();
-            let it = scene.had("a", "m0", Way::Write, 1, [0, 1], 20_000);
-            scene.says(it, at, |op| Deed::Lost { op });
-            scene.leaves(it, at + 10, at + 10);
-            let terms = |deployment, fault| {
-                let mut terms = terms();
-                terms.deployment = deployment;
-                let [begin, end] = forgets.map(self::at);
-                let (extent, servers) = (Extent::Minority, vec![0, 1]);
-                terms.troubles =
-                    vec![Trouble { fault, extent, servers, workers: vec![], begin, end }];
-                terms
-            };
-            [Fault::Flush, Fault::KillKept]
-                .map(|fault| found(&scene, &terms(Deployment::Quorum(5), fault)))
-        };
-        assert_eq!(lost(60, [20, 30]), [0, 1]);
-        assert_eq!(lost(2_060, [2_020, 2_030]), [1, 1], "the other nodes have voted long ago");
     }
 
     #[test]

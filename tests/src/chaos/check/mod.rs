@@ -37,6 +37,7 @@ mod exclusion;
 mod lateness;
 mod leaks;
 mod limits;
+mod losses;
 mod operations;
 mod overtaking;
 mod permits;

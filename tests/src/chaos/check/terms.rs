@@ -10,9 +10,7 @@ use super::trouble::Trouble;
 use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::Event;
-use crate::chaos::table::{
-    Lasts, Promise, SETS_TOKENS_BACK, explains, is_forgetful, promise, sets_tokens_back,
-};
+use crate::chaos::table::{Lasts, Promise, SETS_TOKENS_BACK, explains, promise, sets_tokens_back};
 use crate::chaos::{Deployment, Extent, Fault, Victim};
 
 /// The facts that the checkers need about a run.
@@ -257,20 +255,6 @@ impl Terms {
                 fault: Some(trouble.fault),
             }),
         }
-    }
-
-    /// Whether a lease that was requested then, and granted by this time, may be lost for the reason that nodes of a quorum
-    /// forgot it. It has the votes of a bare majority at first, and those of all nodes soon after that.
-    pub(super) fn forgets_young_lease(&self, asked: Instant, granted: Instant) -> bool {
-        /// When the other nodes are asked for their votes.
-        const YOUNG: Duration = Duration::from_millis(50);
-
-        self.deployment.minority() > 0
-            && self.troubles.iter().any(|trouble| {
-                is_forgetful(trouble.fault)
-                    && asked <= trouble.end
-                    && trouble.begin <= granted + YOUNG + self.slack
-            })
     }
 
     /// Faults that concern fewer than half of the servers each, and more together.
