@@ -11,7 +11,7 @@ use super::operations::{End, Operation, Operations};
 use super::terms::Terms;
 use super::unrest::Unrest;
 use super::{Property, Violation};
-use crate::chaos::history::{Deed, Event, Patience, Refusal};
+use crate::chaos::history::{Event, Patience, Refusal};
 
 /// The most requests of a try, one after another: for a release that was under way when it came, for each of
 /// two slots, or for the lock and then for the value of a leader.
@@ -246,7 +246,7 @@ mod tests {
     use super::super::Trouble;
     use super::super::scene::{Scene, at};
     use super::*;
-    use crate::chaos::history::Way;
+    use crate::chaos::history::{Deed, Way};
     use crate::chaos::{Deployment, Extent, Fault};
 
     fn terms() -> Terms {
