@@ -142,7 +142,7 @@ pub struct ClientMark([u8; Self::DIGITS]);
 impl ClientMark {
     /// The number of hexadecimal digits of a mark. They are the last ones of an owner token.
     ///
-    /// The [example](Self::digits#examples) of the digits counts them.
+    /// The [example](Self::digits) of the digits counts them.
     pub const DIGITS: usize = 10;
 
     /// Draws a mark.

@@ -10,7 +10,7 @@ use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
 use crate::error::{LeaseLost, LockError, LossReason};
 use crate::locks::Locks;
 
-/// Why a lock was not destroyed. [`Locks::destroy`] returns it, with an [example](Locks::destroy#examples).
+/// Why a lock was not destroyed. [`Locks::destroy`] returns it, with an [example](Locks::destroy).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestroyError {

@@ -266,7 +266,7 @@ impl<B: Backend> Builder<B> {
     /// It is between 10 ms and 24 h. The driver renews a lease after each third of it. With a shorter lease a loss
     /// is noticed sooner, but a shorter outage of the store ends the lease.
     ///
-    /// The [example](Locks::builder#examples) of the builder sets it.
+    /// The [example](Locks::builder) of the builder sets it.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -348,7 +348,7 @@ impl<B: Backend> Builder<B> {
     ///
     /// When the time is over, the lease is lost and the lock is released.
     ///
-    /// The [example](Locks::builder#examples) of the builder sets it.
+    /// The [example](Locks::builder) of the builder sets it.
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.choices.max_hold = Some(limit);
         self

@@ -195,7 +195,7 @@ impl Holder {
 
     /// This lease, of a client with this label.
     ///
-    /// The [example](Backend::introduce#examples) of a label shows a holder with one.
+    /// The [example](Backend::introduce) of a label shows a holder with one.
     #[must_use]
     pub fn labelled(self, label: Option<Label>) -> Self {
         Self { label, ..self }
@@ -226,7 +226,7 @@ impl Waiter {
 
     /// This place, of a client with this label.
     ///
-    /// The [example](Backend::introduce#examples) of a label shows a holder with one.
+    /// The [example](Backend::introduce) of a label shows a holder with one.
     #[must_use]
     pub fn labelled(self, label: Option<Label>) -> Self {
         Self { label, ..self }
