@@ -76,8 +76,8 @@ async fn a_client_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
     let deployment = Sentinels::start(1, 3);
     let builder = RedisBackend::builder(deployment.url());
     let backend = builder.confirm(1, Duration::from_millis(500)).build().unwrap();
+    let request = Acquire::new(claim("before"), long());
     eventually_async("the first grant is confirmed", SOON, async || {
-        let request = Acquire::new(claim("before"), long());
         matches!(backend.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
