@@ -4,7 +4,7 @@ use lock_redis::check::Severity;
 use lock_tests::{SOON, eventually, eventually_async};
 
 use super::{codes, healthy, only, report};
-use crate::support::Server;
+use crate::support::{Client, Server};
 
 #[tokio::test]
 async fn a_server_that_keeps_nothing_is_told_from_one_that_keeps_snapshots() {
@@ -74,22 +74,27 @@ async fn a_server_that_is_full_or_has_evicted_keys_is_told() {
     let server = healthy(&[]);
     let mut raw = server.client();
     raw.command::<()>(&["SET", "big", &"x".repeat(FULL)]);
-    // The server gives back the buffers of a large value a moment later.
-    eventually_async("the server is almost full", SOON, async || {
+    let leave_room = |raw: &mut Client| {
         let info: String = raw.command(&["INFO", "memory"]);
         let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
         let used: usize = used.unwrap().parse().unwrap();
         raw.command::<()>(&["CONFIG", "SET", "maxmemory", &(used + used / 20).to_string()]);
+    };
+    // The server gives back the buffers of a large value a moment later.
+    eventually_async("the server is almost full", SOON, async || {
+        leave_room(&mut raw);
         codes(&report(&server).await) == ["memory-almost-full"]
     })
     .await;
 
     raw.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"]);
     // Each new key evicts an old one, the large one sooner or later.
-    while raw.command::<bool>(&["EXISTS", "big"]) {
+    eventually("the large key is evicted", SOON, || {
+        leave_room(&mut raw);
         raw.command::<()>(&["SET", "other", &"x".repeat(FULL / 10)]);
         raw.command::<()>(&["DEL", "other"]);
-    }
+        !raw.command::<bool>(&["EXISTS", "big"])
+    });
     raw.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     let evicted = report(&server).await;
     assert_eq!(codes(&evicted), ["keys-evicted"], "{evicted}");

@@ -27,7 +27,14 @@ async fn run(backend: &RedisBackend, rehearsal: &mut Rehearsal) -> Result<(), Er
     let claim = Claim::exclusive(key.clone(), OwnerToken::generate()?);
     let ttl = Ttl::new(time::Duration::from_secs(10))?;
     let ttl = backend.longest().map_or(ttl, |longest| ttl.min(longest));
-    let attempt = backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await?;
+    let attempt = match backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await {
+        Ok(attempt) => attempt,
+        Err(error) => {
+            // The server may have granted it.
+            let _best_effort = backend.release(&claim).await;
+            return Err(error);
+        }
+    };
     if !matches!(attempt, AcquireOutcome::Granted(_)) {
         rehearsal.outcome = Outcome::Busy;
         return Ok(());
