@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use lock_core::{Cursor, Error, ErrorKind, Key, List};
 
+use crate::hub::number;
 use crate::keys::Layout;
 use crate::scripts::LIST;
 use crate::topology::{Fleet, Site};
@@ -96,7 +97,7 @@ impl Position {
 
 /// Whether the server that gave this text out may read it as a cursor.
 fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+    number::<u64>(text.as_bytes()).is_some()
 }
 
 fn foreign() -> Error {

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use lock_core::{Capability, CellBackend, Error, InspectBackend, Inspection, Key, Mode, Stored};
 
 use crate::bare::{BareLock, Denial, Hold, Limit, Retries, Wait};
-use crate::error::{LeaseLost, LockError, LossReason};
+use crate::error::{LeaseLost, LockError};
 use crate::locks::Locks;
 
 /// Why a lock was not destroyed. [`Locks::destroy`] returns it, with an [example](Locks::destroy).
@@ -176,17 +176,17 @@ impl<B: ?Sized> Locks<B> {
     where
         B: CellBackend,
     {
-        let write = hold.begin_write(false).ok_or_else(|| lost(hold))?;
+        let write = hold.begin_write(false).ok_or_else(|| DestroyError::Lost(hold.loss()))?;
         if self.backend.require(Capability::Keep).is_ok() {
             let erase = || self.backend.store(&write.claim, write.token, None);
             if repeat(lock, hold, erase).await? != Stored::Written {
-                return Err(lost(hold));
+                return Err(DestroyError::Lost(hold.loss()));
             }
         }
         if let Some(counter) = self.shared.backend.capabilities().counter()
             && !repeat(lock, hold, || counter.undeclare(&write.claim)).await?
         {
-            return Err(lost(hold));
+            return Err(DestroyError::Lost(hold.loss()));
         }
         hold.wrote(None);
         Ok(())
@@ -207,8 +207,4 @@ async fn repeat<'a, T>(
             Err(error) => retries.after(error).await?,
         }
     }
-}
-
-fn lost(hold: &Hold) -> DestroyError {
-    DestroyError::Lost(hold.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked)))
 }

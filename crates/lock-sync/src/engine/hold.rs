@@ -146,6 +146,11 @@ impl Hold {
         self.ticket.check()
     }
 
+    /// Why this hold is over, if the store says that it no longer knows the lease.
+    pub(crate) fn loss(&self) -> LeaseLost {
+        self.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
+    }
+
     /// What a handle of the lease knows of this hold. The first call allocates.
     pub(crate) fn held(&self) -> &Arc<Held> {
         let (entry, ticket) = (&self.entry, &self.ticket);

@@ -14,7 +14,7 @@ pub(crate) use watcher::Watcher;
 pub(crate) use writing::Unwritten;
 
 use crate::bare::{BareLock, Denial, Hold, Labels, Limit, Policy, Retries, Wait};
-use crate::error::{LeaseLost, LossReason};
+use crate::error::LeaseLost;
 use crate::handoff::Handoff;
 use crate::locks::Locks;
 
@@ -108,7 +108,7 @@ impl RemoteCell {
             match self.bare.ask(self.backend.load_under(&claim)).await {
                 Ok(cell) => return Ok(cell),
                 Err(error) if error.kind() == ErrorKind::NotHeld => {
-                    return Err(Denial::Lost(lost(hold)));
+                    return Err(Denial::Lost(hold.loss()));
                 }
                 Err(error) => retries.after(error).await?,
             }
@@ -127,10 +127,10 @@ impl RemoteCell {
             let storing = self.backend.store(&claim, hold.fencing_token(), value);
             match self.bare.ask(storing).await {
                 Ok(Stored::Written) => return Ok(()),
-                Ok(_) => return Err(Unstored::Lost(lost(hold))),
+                Ok(_) => return Err(Unstored::Lost(hold.loss())),
                 Err(error) => retries.after(error).await.map_err(|denial| match denial {
                     Denial::Failed(error) | Denial::Timeout(Some(error)) => Unstored::Failed(error),
-                    _ => Unstored::Lost(lost(hold)),
+                    _ => Unstored::Lost(hold.loss()),
                 })?,
             }
         }
@@ -139,16 +139,11 @@ impl RemoteCell {
     /// The claim under which the store knows this holder.
     fn claim(hold: &Hold) -> Result<Claim, LeaseLost> {
         hold.check()?;
-        hold.claim().ok_or_else(|| lost(hold))
+        hold.claim().ok_or_else(|| hold.loss())
     }
 
     /// Listens for changes of the value.
     pub(crate) fn watcher(&self, interval: Duration) -> Watcher {
         Watcher::new(&self.bare, interval)
     }
-}
-
-/// Why a hold that the store no longer knows is over.
-fn lost(hold: &Hold) -> LeaseLost {
-    hold.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
 }

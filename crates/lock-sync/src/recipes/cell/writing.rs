@@ -2,7 +2,7 @@
 
 use lock_core::{Cell, Claim, Committed, Error, ErrorKind, FencingToken, LoadedValue, Stored};
 
-use super::{RemoteCell, lost};
+use super::RemoteCell;
 use crate::bare::{Denial, Hold, Limit, Retries, Wait, Write};
 use crate::error::LeaseLost;
 
@@ -132,7 +132,7 @@ impl RemoteCell {
             }
             match self.send_once(write, value).await {
                 Ok(Committed::Done { contended }) => return Ok(contended),
-                Ok(_) => return Err(unclear(doubt, Unwritten::Lost(lost(hold)))),
+                Ok(_) => return Err(unclear(doubt, Unwritten::Lost(hold.loss()))),
                 Err(error) if !error.is_retryable() => {
                     return Err(unclear(doubt, Unwritten::Refused(error)));
                 }
@@ -179,7 +179,7 @@ impl RemoteCell {
             Some(cell) if cell.token >= write.token => Err(Unwritten::Unknown(doubt)),
             // A few nodes may have the value, and a later holder may find it there.
             _ if !self.backend.load_is_conclusive() => Err(Unwritten::Unknown(doubt)),
-            _ => Err(Unwritten::Lost(lost(hold))),
+            _ => Err(Unwritten::Lost(hold.loss())),
         }
     }
 
