@@ -55,6 +55,9 @@ pub trait Stage: Sized {
     /// How clients reach the store.
     type Backend: SharedBackend + CellBackend + InspectBackend;
 
+    /// Whether nodes vote for holders. After a split vote, nodes may name one reader by several tokens.
+    const VOTES: bool = false;
+
     /// Makes the store.
     fn open() -> impl Future<Output = Self>;
 

@@ -59,7 +59,7 @@ pub struct QuorumOfThree([RedisServer; 3]);
 
 impl Stage for QuorumOfThree {
     type Backend = Redlock<RedisBackend>;
-
+    const VOTES: bool = true;
     async fn open() -> Self {
         let stage = Self([(); 3].map(|()| RedisServer::start()));
         stage.client().await.init().await.unwrap();
