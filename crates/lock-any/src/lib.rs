@@ -35,9 +35,13 @@
 mod memory;
 #[cfg(feature = "redlock")]
 mod quorum;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::env::{self, VarError};
+use std::sync::Arc;
 
+use lock_core::observer::Observer;
 use lock_core::{AnyBackend, Error, ErrorKind};
 use lock_sync::Locks;
 
@@ -152,6 +156,42 @@ pub async fn init(url: &str) -> Result<(), Error> {
     }
 }
 
+/// [`connect`], with an observer of the locks and of their store.
+///
+/// # Errors
+///
+/// As [`connect`].
+///
+/// # Cancel safety
+///
+/// As [`connect`].
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use lock_core::observer::{HoldEnded, Observer};
+///
+/// struct Holds;
+///
+/// impl Observer for Holds {
+///     fn hold_ended(&self, event: &HoldEnded<'_>) {
+///         println!("{} was held for {:?}", event.key, event.held);
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = lock_any::connect_observed("memory:", Arc::new(Holds)).await?;
+/// drop(locks.lock("report").await?);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn connect_observed(url: &str, observer: Arc<dyn Observer>) -> Result<Locks, Error> {
+    let store = open_observed(url, Arc::clone(&observer)).await?;
+    Locks::builder(store).observer(observer).build()
+}
+
 /// The backend that this URL names.
 ///
 /// # Errors
@@ -172,10 +212,52 @@ pub async fn init(url: &str) -> Result<(), Error> {
 /// # }
 /// ```
 pub async fn open(url: &str) -> Result<AnyBackend, Error> {
+    backend(url, None).await
+}
+
+/// [`open`], with an observer of the store. The [builder of the locks](lock_sync::Builder::observer) takes the observer
+/// as well.
+///
+/// # Errors
+///
+/// As [`connect`].
+///
+/// # Cancel safety
+///
+/// As [`connect`].
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use lock_any::lock_sync::Locks;
+/// use lock_core::observer::{Observer, StoreAnswered};
+///
+/// struct Requests;
+///
+/// impl Observer for Requests {
+///     fn store_answered(&self, event: &StoreAnswered<'_>) {
+///         println!("{} took {:?}", event.verb, event.took);
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = lock_any::open_observed("memory:", Arc::new(Requests)).await?;
+/// let locks = Locks::new(store);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn open_observed(url: &str, observer: Arc<dyn Observer>) -> Result<AnyBackend, Error> {
+    backend(url, Some(observer)).await
+}
+
+async fn backend(url: &str, observer: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
     match Store::of(url)? {
+        // It has neither requests nor connections.
         Store::Memory => memory::open(url).map(AnyBackend::new),
-        Store::Redis => redis(url),
-        Store::Quorum => quorum_of(url).await,
+        Store::Redis => redis(url, observer),
+        Store::Quorum => quorum_of(url, observer).await,
     }
 }
 
@@ -207,18 +289,18 @@ impl Store {
 }
 
 #[cfg(feature = "redis")]
-fn redis(url: &str) -> Result<AnyBackend, Error> {
-    lock_redis::RedisBackend::open(url).map(AnyBackend::new)
+fn redis(url: &str, observer: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
+    redis::open(url, observer).map(AnyBackend::new)
 }
 
 #[cfg(not(feature = "redis"))]
-fn redis(_: &str) -> Result<AnyBackend, Error> {
+fn redis(_: &str, _: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
     Err(needs("redis"))
 }
 
 #[cfg(feature = "redlock")]
-async fn quorum_of(url: &str) -> Result<AnyBackend, Error> {
-    quorum::open(url).await
+async fn quorum_of(url: &str, observer: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
+    quorum::open(url, observer).await
 }
 
 #[cfg(feature = "redlock")]
@@ -232,7 +314,7 @@ async fn init_quorum(_: &str) -> Result<(), Error> {
 }
 
 #[cfg(not(feature = "redlock"))]
-async fn quorum_of(_: &str) -> Result<AnyBackend, Error> {
+async fn quorum_of(_: &str, _: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
     Err(needs("redlock"))
 }
 

@@ -1,26 +1,40 @@
 //! A quorum of servers.
 
+use std::sync::Arc;
+
+use lock_core::observer::Observer;
 use lock_core::{AnyBackend, Capabilities, Error, ErrorKind};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 
+use crate::redis;
+
 /// The port of a host that names none.
 const PORT: u16 = 6379;
 
-pub(crate) async fn open(url: &str) -> Result<AnyBackend, Error> {
-    Ok(AnyBackend::describing(connect(url).await?, |quorum| {
+pub(crate) async fn open(
+    url: &str,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<AnyBackend, Error> {
+    Ok(AnyBackend::describing(connect(url, observer).await?, |quorum| {
         Capabilities::none().sharing(quorum).keeping(quorum).inspecting(quorum)
     }))
 }
 
 pub(crate) async fn init(url: &str) -> Result<(), Error> {
-    connect(url).await?.init().await
+    connect(url, None).await?.init().await
 }
 
-async fn connect(url: &str) -> Result<Redlock<RedisBackend>, Error> {
+async fn connect(
+    url: &str,
+    observer: Option<Arc<dyn Observer>>,
+) -> Result<Redlock<RedisBackend>, Error> {
     let mut builder = Redlock::builder();
     for (name, url) in nodes(url).ok_or_else(invalid)? {
-        builder = builder.node(name, RedisBackend::open(url.as_str())?);
+        builder = builder.node(name, redis::open(&url, observer.clone())?);
+    }
+    if let Some(observer) = observer {
+        builder = builder.observer(observer);
     }
     builder.build().await
 }

@@ -56,6 +56,7 @@ mod watch;
 pub mod conformance;
 #[cfg(feature = "memory")]
 pub mod memory;
+pub mod observer;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 

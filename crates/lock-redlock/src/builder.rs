@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use lock_core::observer::{Observer, Observers};
 use lock_core::{Clock, Ending, Error, ErrorKind, Membership, QuorumNode, Terms, Ttl};
 use tokio::runtime::Handle;
 
@@ -50,6 +51,7 @@ pub struct Builder<N> {
     ending: Ending,
     any_number: bool,
     runtime: Option<Handle>,
+    observers: Observers,
 }
 
 impl<N: QuorumNode> Builder<N> {
@@ -63,6 +65,7 @@ impl<N: QuorumNode> Builder<N> {
             ending: Ending::ByClock,
             any_number: false,
             runtime: None,
+            observers: Observers::none(),
         }
     }
 
@@ -253,6 +256,40 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
+    /// Tells this observer of nodes that do not take part, and of their return, in addition to the observers that were set
+    /// before. The backends of the nodes tell of requests and connections: give the observer to them as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::observer::{NodeKeptOut, Observer};
+    /// use lock_redlock::Redlock;
+    ///
+    /// struct Nodes;
+    ///
+    /// impl Observer for Nodes {
+    ///     fn node_kept_out(&self, event: &NodeKeptOut<'_>) {
+    ///         eprintln!("{} takes no part: {}", event.node, event.why.name());
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lock_core::Result<()> {
+    /// let quorum = Redlock::builder()
+    ///     .nodes([MemoryBackend::new(), MemoryBackend::new(), MemoryBackend::new()])
+    ///     .observer(Arc::new(Nodes))
+    ///     .build()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.add(observer);
+        self
+    }
+
     /// Asks each node which server it is. The answers of a majority are enough. The quorum identifies the other nodes
     /// when they answer.
     ///
@@ -301,6 +338,7 @@ impl<N: QuorumNode> Builder<N> {
             background,
             terms,
             has_advised: AtomicBool::new(false),
+            observers: self.observers,
         });
         let redlock = Redlock::new(core, open);
         meet(redlock.core()).await?;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::join;
+use lock_core::observer::Observers;
 use lock_core::{Acquire, Claim, Clock, Error, ErrorKind, FencingToken, Instant, QuorumNode};
 use lock_core::{Released, Renew, Renewal, Standing, Terms, Ttl, Vote};
 
@@ -36,6 +37,7 @@ pub(crate) struct Core<N> {
     pub(crate) terms: Terms,
     /// Whether the log says what to do if too few nodes vote.
     pub(crate) has_advised: AtomicBool,
+    pub(crate) observers: Observers,
 }
 
 #[derive(Clone, Copy, Debug)]

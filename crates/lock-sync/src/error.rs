@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use lock_core::Error;
+pub use lock_core::observer::LossReason;
 
 /// Why there is no guard, no value, or no way past a barrier. It is the error of every call that waits for a lock.
 ///
@@ -249,37 +250,11 @@ impl LeaseLost {
 
 impl fmt::Display for LeaseLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            LossReason::Expired => "the lease ran out before it could be renewed",
-            LossReason::Revoked => "the store no longer knows the lease",
-            LossReason::HeldTooLong => "the lock was held for longer than permitted",
-            LossReason::DriverStopped => "the driver of the locks has stopped",
-            LossReason::Released => "the guard has given the lease up",
-        })
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
 impl StdError for LeaseLost {}
-
-/// Why a guard has no lease any more.
-///
-/// The [example](crate::Lease#examples) of a lease shows one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LossReason {
-    /// The deadline passed without a renewal: the store was out of reach, this process was stopped,
-    /// or renewal is switched off.
-    Expired,
-    /// The store reported the loss: the key has expired there, was deleted, or has another owner.
-    Revoked,
-    /// The [maximum hold](crate::Builder::max_hold) was reached.
-    HeldTooLong,
-    /// The [runtime of the driver](crate::Builder::on_runtime) has shut down, so the lease is no longer renewed.
-    DriverStopped,
-    /// The guard or permit was dropped or released. Only a [`Lease`](crate::Lease) that outlives its guard gives this
-    /// reason.
-    Released,
-}
 
 const CLOSED: &str = "the locks are shutting down";
 const LOST: &str = "the lease is lost";

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::observer::{Observer, Observers};
 use lock_core::{AnyBackend, Backend, Error, ErrorKind, Key, Label, Ttl};
 use tokio::runtime::Handle;
 
@@ -237,6 +238,7 @@ impl<B: ?Sized> fmt::Debug for Locks<B> {
 /// | [`prefix`](Self::prefix) | empty |
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
 /// | [`requests_in_background`](Self::requests_in_background) | off |
+/// | [`observer`](Self::observer) | none |
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder<B: ?Sized = AnyBackend> {
     backend: Arc<B>,
@@ -257,6 +259,7 @@ impl<B: Backend> Builder<B> {
             prefix: Vec::new(),
             runtime: None,
             home: Home::Asker,
+            observers: Observers::none(),
         };
         Self { backend, ttl: None, choices }
     }
@@ -437,6 +440,44 @@ impl<B: Backend> Builder<B> {
     /// ```
     pub fn requests_in_background(mut self, on_driver: bool) -> Self {
         self.choices.home = if on_driver { Home::Driver } else { Home::Asker };
+        self
+    }
+
+    /// Tells this observer of acquisitions, holds, leases and the driver, in addition to the observers that were set before.
+    ///
+    /// Give the observer to the builder of the backend as well: the backend tells of requests and connections. The page
+    /// [`observing`](crate::guide::observing) says what the events mean.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// use lock_core::memory::MemoryBackend;
+    /// use lock_core::observer::{AcquireBegun, Observer};
+    /// use lock_sync::Locks;
+    ///
+    /// #[derive(Default)]
+    /// struct Acquisitions(AtomicU32);
+    ///
+    /// impl Observer for Acquisitions {
+    ///     fn acquire_begun(&self, _: &AcquireBegun<'_>) {
+    ///         self.0.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let count = Arc::new(Acquisitions::default());
+    /// let locks = Locks::builder(MemoryBackend::new()).observer(count.clone()).build()?;
+    /// drop(locks.lock("report").await?);
+    /// assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.choices.observers.add(observer);
         self
     }
 

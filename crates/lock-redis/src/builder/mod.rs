@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::observer::{Observer, Observers};
 use lock_core::{Error, ErrorKind, Ttl};
 
 use crate::backend::{Limits, RedisBackend};
@@ -58,6 +59,7 @@ pub struct Builder {
     on_disk: bool,
     command_timeout: Duration,
     connect_timeout: Duration,
+    observers: Observers,
     #[cfg(feature = "tls")]
     root_certificates: Option<Vec<u8>>,
     /// The certificates and the key.
@@ -112,6 +114,7 @@ impl Builder {
             on_disk: false,
             command_timeout: Duration::from_secs(2),
             connect_timeout: Duration::from_secs(2),
+            observers: Observers::none(),
             #[cfg(feature = "tls")]
             root_certificates: None,
             #[cfg(feature = "tls")]
@@ -360,6 +363,32 @@ impl Builder {
         self
     }
 
+    /// Tells this observer of requests, connections and redirections, in addition to the observers that were set before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use lock_core::observer::{Connected, Observer};
+    /// use lock_redis::RedisBackend;
+    ///
+    /// struct Connections;
+    ///
+    /// impl Observer for Connections {
+    ///     fn connected(&self, event: &Connected<'_>) {
+    ///         println!("connected to {}", event.server);
+    ///     }
+    /// }
+    ///
+    /// let backend =
+    ///     RedisBackend::builder("redis://127.0.0.1").observer(Arc::new(Connections)).build()?;
+    /// # Ok::<(), lock_core::Error>(())
+    /// ```
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.add(observer);
+        self
+    }
+
     /// Checks the options and returns the backend. Sends nothing and starts nothing.
     ///
     /// # Errors
@@ -383,6 +412,7 @@ impl Builder {
             origin: Origin::Server(Arc::new(target.server().clone())),
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
+            observers: self.observers.clone(),
             terms,
             quarantine: self.data_quarantine.map(|longest| Quarantine::new(longest, layout.data())),
             #[cfg(feature = "tls")]

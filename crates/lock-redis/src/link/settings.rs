@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::observer::Observers;
+
 use super::recall::Quarantine;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
@@ -21,6 +23,7 @@ pub(crate) struct Settings {
     pub(crate) protocol: Protocol,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    pub(crate) observers: Observers,
     /// Whether grants name the term of the server.
     pub(crate) terms: bool,
     /// How a server sits out that lost its data, if it does.

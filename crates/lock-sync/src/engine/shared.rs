@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use lock_core::observer::Observers;
 use lock_core::{Backend, Clock, Error, ErrorKind, Key, Label, OwnerToken, PermitBackend, Ttl};
 use tokio::runtime::Handle;
 
@@ -60,6 +61,7 @@ pub(crate) struct Choices {
     pub(crate) prefix: Vec<u8>,
     pub(crate) runtime: Option<Handle>,
     pub(crate) home: Home,
+    pub(crate) observers: Observers,
 }
 
 /// The state that all locks of one [`Locks`](crate::Locks) share.
@@ -77,6 +79,7 @@ pub(crate) struct Shared<E: Keyed> {
     pub(crate) home: Home,
     pub(super) ears: Ears,
     pub(crate) labels: Arc<Labels>,
+    pub(crate) observers: Observers,
     wait_limit: Option<Duration>,
     /// How long a shutdown waits.
     pub(crate) shutdown_limit: Duration,
@@ -144,6 +147,7 @@ impl<E: Keyed> Shared<E> {
             home: choices.home,
             ears: Ears::default(),
             labels,
+            observers: choices.observers,
             wait_limit: choices.wait_limit,
             shutdown_limit: choices.shutdown_limit.unwrap_or(ttl.duration()),
             prefix: choices.prefix,

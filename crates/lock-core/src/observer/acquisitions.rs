@@ -1,0 +1,255 @@
+//! Acquisitions and holds.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{LossReason, event};
+use crate::{Error, FencingToken, Key, Mode};
+
+/// The name of one acquisition. No other acquisition of this process has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AcquisitionId(u64);
+
+impl AcquisitionId {
+    /// A name that no acquisition of this process has had. Cheap, on any number of threads.
+    pub fn draw() -> Self {
+        /// How many names a thread takes at once.
+        const BLOCK: u64 = 1024;
+        static NEXT: AtomicU64 = AtomicU64::new(BLOCK);
+        thread_local! {
+            /// The next name of this thread. A multiple of the block: the thread has none.
+            static OWN: Cell<u64> = const { Cell::new(0) };
+        }
+        let draw = |own: &Cell<u64>| {
+            let mut id = own.get();
+            if id.is_multiple_of(BLOCK) {
+                // The first number of a block stays unused.
+                id = NEXT.fetch_add(BLOCK, Ordering::Relaxed) + 1;
+            }
+            own.set(id + 1);
+            id
+        };
+        // The thread may be ending, without its variables.
+        Self(OWN.try_with(draw).unwrap_or_else(|_| NEXT.fetch_add(BLOCK, Ordering::Relaxed) + 1))
+    }
+
+    /// The name as a number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// The name of one hold. No other hold of this process has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldId {
+    lock: u64,
+    serial: u64,
+}
+
+impl HoldId {
+    /// The hold with this serial number, of the lock with this number.
+    pub fn new(lock: u64, serial: u64) -> Self {
+        Self { lock, serial }
+    }
+}
+
+impl fmt::Display for HoldId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.lock, self.serial)
+    }
+}
+
+event! {
+    /// A caller wants a lock.
+    AcquireBegun<'a> {
+        /// The acquisition.
+        id: AcquisitionId,
+        /// The key, with the prefix of the locks.
+        key: &'a Key,
+        /// How the caller wants to hold the key.
+        mode: Mode,
+    }
+}
+
+event! {
+    /// A caller has become a waiter. It waits for another holder, or for the store to say more.
+    AcquireWaits<'a> {
+        /// The acquisition.
+        id: AcquisitionId,
+        /// The key.
+        key: &'a Key,
+        /// How the caller wants to hold the key.
+        mode: Mode,
+    }
+}
+
+event! {
+    /// An acquisition is over.
+    AcquireEnded<'a> {
+        /// The acquisition.
+        id: AcquisitionId,
+        /// The key.
+        key: &'a Key,
+        /// How the caller wanted to hold the key.
+        mode: Mode,
+        /// What has become of it.
+        outcome: AcquireEnd<'a>,
+        /// How long it took, from the first poll on.
+        waited: Duration,
+    }
+}
+
+/// What has become of an acquisition.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum AcquireEnd<'a> {
+    /// The caller holds the lock.
+    Granted {
+        /// Its hold. After an upgrade it is the hold that the caller had before.
+        hold: HoldId,
+        /// The way to the lock.
+        entered: Entered,
+    },
+    /// The caller only tried, and another holder has the lock.
+    Busy,
+    /// The limit of the caller was reached, with the last error of the store, if it gave one.
+    Timeout(Option<&'a Error>),
+    /// The locks are shutting down.
+    Closed,
+    /// The store has failed.
+    Failed(&'a Error),
+    /// The lease that the caller would have shared or upgraded is lost.
+    Lost(LossReason),
+    /// The caller does not wait any longer: the future was dropped, or its poll panicked.
+    Abandoned,
+}
+
+impl AcquireEnd<'_> {
+    /// The outcome in one word, for a label: `granted`, `busy`, `timeout`, `closed`, `failed`, `lost` or `abandoned`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Granted { .. } => "granted",
+            Self::Busy => "busy",
+            Self::Timeout(_) => "timeout",
+            Self::Closed => "closed",
+            Self::Failed(_) => "failed",
+            Self::Lost(_) => "lost",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// The way by which a caller came to the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Entered {
+    /// The key was free: the store granted a lease in answer to a request.
+    Free,
+    /// The store granted the lease to a claim in its queue, and told this process without being asked.
+    Granted,
+    /// Another holder of this process passed the lease on, without the store.
+    HandOff,
+    /// This process still had the lease, and no holder.
+    Cached,
+    /// The lease of other holders of this process had room for one more.
+    Joined,
+    /// The holder already had the lock, in a weaker mode.
+    Upgraded,
+}
+
+impl Entered {
+    /// The way in one word, for a label: `free`, `granted`, `handoff`, `cached`, `joined` or `upgraded`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Granted => "granted",
+            Self::HandOff => "handoff",
+            Self::Cached => "cached",
+            Self::Joined => "joined",
+            Self::Upgraded => "upgraded",
+        }
+    }
+}
+
+event! {
+    /// A holder has a guard or a permit.
+    HoldBegun<'a> {
+        /// The hold.
+        id: HoldId,
+        /// The acquisition that led to the hold. `None` for a permit that was split off another one.
+        acquisition: Option<AcquisitionId>,
+        /// The key.
+        key: &'a Key,
+        /// How the holder holds the key.
+        mode: Mode,
+        /// The fencing token.
+        token: FencingToken,
+    }
+}
+
+event! {
+    /// A guard or a permit has gone.
+    HoldEnded<'a> {
+        /// The hold.
+        id: HoldId,
+        /// The acquisition that led to the hold.
+        acquisition: Option<AcquisitionId>,
+        /// The key.
+        key: &'a Key,
+        /// The mode in which the hold began. A later conversion does not change it, so that the two events agree.
+        mode: Mode,
+        /// How it ended.
+        how: HoldEnd,
+        /// How long the holder had the guard, also if the lease was lost before.
+        held: Duration,
+    }
+}
+
+/// How a hold has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HoldEnd {
+    /// The holder released the lock, and waits for the store to confirm that.
+    Released,
+    /// The guard was dropped.
+    Dropped,
+    /// The lease was lost before the guard had gone.
+    Lost(LossReason),
+    /// The permits were taken out of the semaphore for good.
+    Forgotten,
+    /// The holder wrote the value beside the lock and let go, in one step of the store.
+    Committed,
+}
+
+impl HoldEnd {
+    /// The end in one word, for a label: `released`, `dropped`, `lost`, `forgotten` or `committed`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Dropped => "dropped",
+            Self::Lost(_) => "lost",
+            Self::Forgotten => "forgotten",
+            Self::Committed => "committed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn every_acquisition_has_a_name_of_its_own() {
+        let draw = || (0..3_000).map(|_| AcquisitionId::draw()).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| thread::spawn(draw)).collect();
+        let drawn = threads.into_iter().flat_map(|thread| thread.join().unwrap());
+        let mut seen = HashSet::new();
+        assert!(drawn.chain(draw()).all(|id| seen.insert(id)));
+        assert_eq!(seen.len(), 15_000);
+    }
+}

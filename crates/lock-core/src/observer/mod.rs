@@ -1,0 +1,188 @@
+//! What the locks tell an app about themselves, as it happens: for metrics, traces and logs.
+//!
+//! An app implements [`Observer`], and gives it to the builders of its locks and of their store. The observer hears of
+//! acquisitions, holds, leases, requests, connections, and the health of the driver. Every method has a default that does
+//! nothing, so an observer implements what it is interested in.
+//!
+//! # Pairs
+//!
+//! - [`acquire_begun`](Observer::acquire_begun) and [`acquire_ended`](Observer::acquire_ended) come in pairs, with one
+//!   [`AcquisitionId`]: also if the wait is dropped, fails or panics. So their difference is the number of callers that wait.
+//! - [`hold_begun`](Observer::hold_begun) and [`hold_ended`](Observer::hold_ended) come in pairs, with one [`HoldId`]. So
+//!   their difference is the number of guards that exist. [`HoldBegun::acquisition`] says which acquisition led to the hold.
+//! - [`lease_lost`](Observer::lease_lost) names the holds that lost the lease. Their guards live on, so each hold ends later.
+//! - [`node_kept_out`](Observer::node_kept_out) and [`node_back`](Observer::node_back) alternate for each node.
+//!
+//! # Where an observer runs
+//!
+//! The locks call the observer on the thread on which they find a fact out, and while they hold none of their own locks. So
+//! an observer may use the lock that it observes. [`acquire_begun`](Observer::acquire_begun),
+//! [`acquire_waits`](Observer::acquire_waits) and the end of an acquisition with an outcome run in the task of the caller.
+//! Therefore the span of the caller is the current one. Everything else may run on the driver, which serves all locks: an
+//! observer must be quick, and must not block. [`driver_stalled`](Observer::driver_stalled) tells if it does.
+//!
+//! A panic of an observer ends in the locks: they go on, and the next event comes as usual.
+//!
+//! Events of different threads come in any order. Events about one acquisition or hold come in the order of the facts.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicI64, Ordering};
+//! use lock_core::observer::{AcquireBegun, AcquireEnded, Observer};
+//!
+//! /// How many callers wait for a lock.
+//! #[derive(Default)]
+//! struct Waiting(AtomicI64);
+//!
+//! impl Observer for Waiting {
+//!     fn acquire_begun(&self, _: &AcquireBegun<'_>) {
+//!         self.0.fetch_add(1, Ordering::Relaxed);
+//!     }
+//!
+//!     fn acquire_ended(&self, _: &AcquireEnded<'_>) {
+//!         self.0.fetch_sub(1, Ordering::Relaxed);
+//!     }
+//! }
+//!
+//! let waiting = Arc::new(Waiting::default());
+//! // Give a clone to `lock_sync::Builder::observer`, for example.
+//! let observer: Arc<dyn Observer> = waiting.clone();
+//! # drop(observer);
+//! assert_eq!(waiting.0.load(Ordering::Relaxed), 0);
+//! ```
+
+mod acquisitions;
+mod health;
+mod leases;
+mod observers;
+mod store;
+
+pub use acquisitions::{
+    AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, Entered, HoldBegun,
+    HoldEnd, HoldEnded, HoldId,
+};
+pub use health::{ClockJumped, DriverStalled, RenewalLate};
+pub use leases::{HandOver, HandedOver, LeaseRenewed, Loss, LossReason, RenewalOutcome};
+pub use observers::Observers;
+pub use store::{
+    Connected, Disconnected, NodeBack, NodeKeptOut, Redirected, StoreAnswered, WhyKeptOut,
+};
+
+/// Hears what happens to the locks of an app.
+///
+/// See the [module](self) for the order of events, for where an observer runs, and for an example.
+pub trait Observer: Send + Sync {
+    /// A caller wants a lock. Called in the task of the caller, in the first poll.
+    fn acquire_begun(&self, event: &AcquireBegun<'_>) {
+        let _ = event;
+    }
+
+    /// The caller has become a waiter: it is not served at once. Called at most once for each acquisition, in the task of
+    /// the caller, after [`acquire_begun`](Self::acquire_begun).
+    fn acquire_waits(&self, event: &AcquireWaits<'_>) {
+        let _ = event;
+    }
+
+    /// The acquisition has its outcome, or the caller has given up.
+    fn acquire_ended(&self, event: &AcquireEnded<'_>) {
+        let _ = event;
+    }
+
+    /// A holder has a guard or a permit from now on. Called right after [`acquire_ended`](Self::acquire_ended), if it
+    /// comes from an acquisition.
+    fn hold_begun(&self, event: &HoldBegun<'_>) {
+        let _ = event;
+    }
+
+    /// A guard or a permit has gone. The event comes before the caller of `release` goes on, and may come after the
+    /// next holder has the lock.
+    fn hold_ended(&self, event: &HoldEnded<'_>) {
+        let _ = event;
+    }
+
+    /// The store has answered a renewal, or has not.
+    fn lease_renewed(&self, event: &LeaseRenewed<'_>) {
+        let _ = event;
+    }
+
+    /// A lease is lost while holders have it.
+    fn lease_lost(&self, event: &Loss<'_>) {
+        let _ = event;
+    }
+
+    /// The lock goes from one holder to the next.
+    fn handed_over(&self, event: &HandedOver<'_>) {
+        let _ = event;
+    }
+
+    /// A request to the store is over.
+    fn store_answered(&self, event: &StoreAnswered<'_>) {
+        let _ = event;
+    }
+
+    /// A connection to a server was opened.
+    fn connected(&self, event: &Connected<'_>) {
+        let _ = event;
+    }
+
+    /// A connection to a server has ended, or could not be opened.
+    fn disconnected(&self, event: &Disconnected<'_>) {
+        let _ = event;
+    }
+
+    /// A server has sent a request on to another server.
+    fn redirected(&self, event: &Redirected<'_>) {
+        let _ = event;
+    }
+
+    /// A node of a quorum does not take part from now on.
+    fn node_kept_out(&self, event: &NodeKeptOut<'_>) {
+        let _ = event;
+    }
+
+    /// A node of a quorum takes part again.
+    fn node_back(&self, event: &NodeBack<'_>) {
+        let _ = event;
+    }
+
+    /// The driver was late: its thread was blocked, or got no processor.
+    fn driver_stalled(&self, event: &DriverStalled) {
+        let _ = event;
+    }
+
+    /// The clock of the leases went on while this process did not: the computer was suspended.
+    fn clock_jumped(&self, event: &ClockJumped) {
+        let _ = event;
+    }
+
+    /// A renewal leaves so late that an outage of the store may end the lease.
+    fn renewal_late(&self, event: &RenewalLate<'_>) {
+        let _ = event;
+    }
+}
+
+/// Defines an event: a struct that only the function `new` makes outside this crate.
+macro_rules! event {
+    ($(#[$about:meta])* $name:ident $(<$life:lifetime>)? {
+        $($(#[$of_field:meta])* $field:ident: $type:ty,)*
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug)]
+        #[non_exhaustive]
+        pub struct $name $(<$life>)? {
+            $($(#[$of_field])* pub $field: $type,)*
+        }
+
+        impl $(<$life>)? $name $(<$life>)? {
+            /// An event with these facts, for code that tells [observers](super::Observers) of it.
+            #[inline]
+            pub fn new($($field: $type),*) -> Self {
+                Self { $($field),* }
+            }
+        }
+    };
+}
+
+use event;
