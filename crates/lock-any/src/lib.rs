@@ -26,12 +26,15 @@
 //!
 //! [`connect`] returns [`Locks`] without the type of the backend, so an app can keep the handle in a field. The handle
 //! has every primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything is sent.
+//! [`doctor`] says what is wrong with the store behind a URL.
+//!
 //! An app that knows its store at compile time uses [`Locks::new`] with the backend of that store instead.
 //!
 //! [`Locks::new`]: lock_sync::Locks::new
 
 #![forbid(unsafe_code)]
 
+pub mod doctor;
 mod memory;
 #[cfg(feature = "redlock")]
 mod quorum;

@@ -25,7 +25,7 @@ pub(crate) async fn init(url: &str) -> Result<(), Error> {
     connect(url, None).await?.init().await
 }
 
-async fn connect(
+pub(crate) async fn connect(
     url: &str,
     observer: Option<Arc<dyn Observer>>,
 ) -> Result<Redlock<RedisBackend>, Error> {
@@ -39,13 +39,13 @@ async fn connect(
     builder.build().await
 }
 
-fn invalid() -> Error {
+pub(crate) fn invalid() -> Error {
     let what = "the URL of a quorum is redlock+redis://host:port,host:port,host:port/db";
     Error::new(ErrorKind::InvalidConfig, what)
 }
 
 /// The name and the URL of each node.
-fn nodes(url: &str) -> Option<Vec<(String, String)>> {
+pub(crate) fn nodes(url: &str) -> Option<Vec<(String, String)>> {
     let (scheme, rest) = url.split_once("://")?;
     let (_, scheme) = scheme.split_once('+')?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
