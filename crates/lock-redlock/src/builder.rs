@@ -16,6 +16,7 @@ use crate::floors::Floors;
 use crate::inner::{Core, Settings};
 use crate::later::Later;
 use crate::node::Node;
+use crate::presence::Presence;
 use crate::quorum::Quorum;
 use crate::register::Register;
 
@@ -323,7 +324,7 @@ impl<N: QuorumNode> Builder<N> {
         let nodes = self.nodes.into_iter().map(|(name, backend)| {
             let timeout = self.timeouts.iter().rfind(|(node, _)| *node == name);
             let timeout = timeout.map(|(_, timeout)| *timeout);
-            Node::new(name, backend, timeout)
+            Node::new(name, backend, timeout, Presence::new(self.observers.clone(), clock))
         });
         let core = Arc::new(Core {
             nodes: nodes.collect(),
@@ -338,7 +339,6 @@ impl<N: QuorumNode> Builder<N> {
             background,
             terms,
             has_advised: AtomicBool::new(false),
-            observers: self.observers,
         });
         let redlock = Redlock::new(core, open);
         meet(redlock.core()).await?;

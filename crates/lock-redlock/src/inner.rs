@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::join;
-use lock_core::observer::Observers;
 use lock_core::{Acquire, Claim, Clock, Error, ErrorKind, FencingToken, Instant, QuorumNode};
 use lock_core::{Released, Renew, Renewal, Standing, Terms, Ttl, Vote};
 
@@ -37,7 +36,6 @@ pub(crate) struct Core<N> {
     pub(crate) terms: Terms,
     /// Whether the log says what to do if too few nodes vote.
     pub(crate) has_advised: AtomicBool,
-    pub(crate) observers: Observers,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +165,7 @@ impl<N: QuorumNode> Core<N> {
         match &vote {
             Ok(Vote::Granted(_) | Vote::Busy { .. }) => {
                 self.register.saw_member(node, sent);
-                self.nodes[node].state.lock().lookout.clear();
+                self.nodes[node].state(|state| state.lookout.clear());
             }
             // Another client has vouched for the node, but only for shorter leases than this one.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => self.register.forget(node),

@@ -54,7 +54,7 @@ impl<N: QuorumNode> Core<N> {
     ) -> Result<Option<Arc<Standing>>, Error> {
         let Some(standing) = self.look(node).await? else { return Ok(None) };
         if !self.settings.quarantine || !self.is_member(&standing) {
-            self.nodes[node].state.lock().lookout.clear();
+            self.nodes[node].state(|state| state.lookout.clear());
             return Ok(Some(standing));
         }
         match standing.max_ttl {
@@ -65,7 +65,7 @@ impl<N: QuorumNode> Core<N> {
                 self.say_vouched(node, &standing.quarantine).await?;
                 return self.look(node).await;
             }
-            Some(_) => self.nodes[node].state.lock().lookout.clear(),
+            Some(_) => self.nodes[node].state(|state| state.lookout.clear()),
         }
         Ok(Some(standing))
     }
@@ -124,14 +124,14 @@ impl<N: QuorumNode> Core<N> {
     /// Returns whether the quarantine is news.
     pub(crate) fn keep(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> bool {
         let now = self.clock.now();
-        let mut state = self.nodes[node].state.lock();
-        let is_new = state.lookout.see(quarantine, now);
+        let (is_new, begin) = self.nodes[node].state(|state| {
+            let is_new = state.lookout.see(quarantine, now);
+            (is_new, !std::mem::replace(&mut state.is_watched, true))
+        });
         if is_new {
             let (name, max_ttl) = (&*self.nodes[node].name, self.settings.max_ttl.duration());
             tracing::info!(target: "lock_redlock::node", node = name, ?max_ttl, "the node is in quarantine");
         }
-        let begin = !std::mem::replace(&mut state.is_watched, true);
-        drop(state);
         if is_new && self.is_quarantined() && !self.has_advised.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "lock_redlock", "too few nodes vote: {}", self.advice());
         }
@@ -164,11 +164,12 @@ impl<N: QuorumNode> Core<N> {
 
     /// The quarantine of a node, and when this client may vouch for it. `None` ends the watch.
     fn due(&self, node: usize) -> Option<(Quarantine, Instant)> {
-        let mut state = self.nodes[node].state.lock();
-        let due = state.lookout.due(self.settings.max_ttl);
-        let due = due.map(|(quarantine, due)| (quarantine.clone(), due));
-        state.is_watched = due.is_some();
-        due
+        self.nodes[node].state(|state| {
+            let due = state.lookout.due(self.settings.max_ttl);
+            let due = due.map(|(quarantine, due)| (quarantine.clone(), due));
+            state.is_watched = due.is_some();
+            due
+        })
     }
 
     /// Tells a node that no lease which it may have forgotten lives any more. `false` if another quarantine has begun.
@@ -188,11 +189,15 @@ impl<N: QuorumNode> Core<N> {
 
     /// Notes that a quarantine is over, unless another one was seen since.
     fn votes_again(&self, node: usize, quarantine: &Quarantine) {
-        let mut state = self.nodes[node].state.lock();
-        if state.lookout.due(self.settings.max_ttl).is_some_and(|(seen, _)| seen == quarantine) {
-            state.lookout.clear();
-            state.trouble = None;
-            drop(state);
+        let ended = self.nodes[node].state(|state| {
+            let due = state.lookout.due(self.settings.max_ttl);
+            due.is_some_and(|(seen, _)| seen == quarantine).then(|| {
+                state.lookout.clear();
+                state.trouble.take()
+            })
+        });
+        if let Some(trouble) = ended {
+            drop(trouble);
             let name = &*self.nodes[node].name;
             tracing::info!(target: "lock_redlock::node", node = name, "the node votes again");
         }
@@ -217,8 +222,8 @@ impl<N: QuorumNode> Core<N> {
 
     /// How long a node is still quarantined at least.
     pub(crate) fn quarantined_for(&self, node: usize) -> Option<Duration> {
-        let state = self.nodes[node].state.lock();
-        let (_, due) = state.lookout.due(self.settings.max_ttl)?;
+        let longest = self.settings.max_ttl;
+        let due = self.nodes[node].state(|state| state.lookout.due(longest).map(|(_, due)| due))?;
         Some(due.saturating_duration_since(self.clock.now()))
     }
 
@@ -241,8 +246,11 @@ impl<N: QuorumNode> Core<N> {
 impl<N> Core<N> {
     /// Whether so many nodes are quarantined that the others make no majority.
     pub(crate) fn is_quarantined(&self) -> bool {
-        let out =
-            self.nodes.iter().filter(|node| node.state.lock().lookout.is_quarantined()).count();
+        let out = self
+            .nodes
+            .iter()
+            .filter(|node| node.state(|state| state.lookout.is_quarantined()))
+            .count();
         out > self.quorum.nodes() - self.quorum.needed()
     }
 

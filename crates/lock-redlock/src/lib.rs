@@ -179,6 +179,7 @@ mod inner;
 mod keep;
 mod later;
 mod node;
+mod presence;
 mod quarantine;
 mod quorum;
 mod redlock;

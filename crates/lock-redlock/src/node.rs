@@ -8,7 +8,7 @@ use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Ren
 use crate::agenda::Agenda;
 use crate::first;
 use crate::guarded::Guarded;
-use crate::quarantine::Lookout;
+use crate::presence::{Presence, State};
 
 /// A store that votes, its name for people, and its recent state.
 pub(crate) struct Node<N> {
@@ -21,7 +21,7 @@ pub(crate) struct Node<N> {
     /// What the quorum still has to do at the node. No thread locks it and the state at once: two threads that did so in
     /// different orders would wait for each other.
     pub(crate) agenda: Guarded<Agenda>,
-    pub(crate) state: Guarded<State>,
+    presence: Presence,
     /// How many unanswered requests there are that no caller waits for any more.
     behind: AtomicUsize,
     /// When the first of these was asked, and when the node last answered anything, in nanoseconds on the clock of the
@@ -34,24 +34,20 @@ pub(crate) struct Node<N> {
     trip: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) lookout: Lookout,
-    /// Whether a task waits to vouch for the node.
-    pub(crate) is_watched: bool,
-    /// Its last error, unless it has answered since.
-    pub(crate) trouble: Option<Error>,
-}
-
 impl<N> Node<N> {
-    pub(crate) fn new(name: Box<str>, backend: N, timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(
+        name: Box<str>,
+        backend: N,
+        timeout: Option<Duration>,
+        presence: Presence,
+    ) -> Self {
         Self {
             hash: first::hash(name.as_bytes()),
             timeout,
             name,
             backend,
             agenda: Guarded::new(Agenda::new()),
-            state: Guarded::default(),
+            presence,
             behind: AtomicUsize::new(0),
             behind_since: AtomicU64::new(0),
             heard: AtomicU64::new(0),
@@ -98,11 +94,7 @@ impl<N> Node<N> {
 
     /// Whether the node failed lately, is in quarantine, or has ballots to release or to give.
     fn is_out(&self) -> bool {
-        let fails = {
-            let state = self.state.lock();
-            state.trouble.is_some() || state.lookout.is_quarantined()
-        };
-        fails || self.agenda.lock().len() > 0
+        self.state(|state| state.is_out()) || self.agenda.lock().len() > 0
     }
 
     /// Whether the node [is out](Self::is_out), or owes an answer and has answered nothing for the time `after`. A node
@@ -168,18 +160,25 @@ impl<N> Node<N> {
         (nanos > 0).then_some(Duration::from_nanos(nanos))
     }
 
+    /// Looks at what is known of the node, or changes it. Observers hear of a change.
+    pub(crate) fn state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        self.presence.with(&self.name, change)
+    }
+
     /// Passes an answer on, logs it, and keeps its error as the node's trouble.
     pub(crate) fn noted<T>(&self, verb: &str, answer: Result<T, Error>) -> Result<T, Error> {
         let node = &*self.name;
         match &answer {
             Ok(_) => {
                 tracing::trace!(target: "lock_redlock::node", node, verb, trip = ?self.trip());
-                self.state.lock().trouble = None;
+                // An error is dropped while nothing is locked.
+                drop(self.state(|state| state.trouble.take()));
             }
             Err(error) => {
                 let kind = error.kind();
                 tracing::debug!(target: "lock_redlock::node", node, verb, ?kind, %error);
-                self.state.lock().trouble = Some(error.clone());
+                let error = error.clone();
+                drop(self.state(|state| state.trouble.replace(error)));
             }
         }
         answer

@@ -97,7 +97,7 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
             voting,
             round_trip: it.trip(),
             missed_releases,
-            last_error: said[node].clone().or_else(|| it.state.lock().trouble.clone()),
+            last_error: said[node].clone().or_else(|| it.state(|state| state.trouble.clone())),
         }
     };
     standings.into_iter().enumerate().map(status).collect()

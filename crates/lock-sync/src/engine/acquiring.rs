@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use lock_core::Mode;
 
 use super::machine::Entered;
+use super::observed::{Begun, Observed};
 use super::queue::WaiterId;
 use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket, Wait};
 
@@ -21,6 +22,8 @@ pub(crate) struct Acquiring {
     mode: Mode,
     manner: Manner,
     home: Home,
+    /// From the first poll until there is an outcome, if there are observers.
+    begun: Option<Begun>,
 }
 
 #[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each request")]
@@ -43,7 +46,7 @@ impl Acquiring {
     pub(crate) fn new(entry: Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
         let home = entry.shared.home;
         let (state, patience) = (State::New(wait), Patience::Try);
-        Self { entry: Some(entry), state, patience, mode, manner, home }
+        Self { entry: Some(entry), state, patience, mode, manner, home, begun: None }
     }
 
     /// For a caller that blocks its thread: perhaps no other thread drives its runtime.
@@ -52,6 +55,36 @@ impl Acquiring {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
+        let Some(observed) = self.observed() else { return self.poll_plainly(context) };
+        if matches!(self.state, State::New(_)) && self.begun.is_none() {
+            self.begun = Some(Begun::new(observed, self.mode));
+        }
+        let mut polled = self.poll_plainly(context);
+        self.tell(&mut polled);
+        polled
+    }
+
+    fn observed(&self) -> Option<&Observed> {
+        self.entry.as_ref()?.observed.as_deref()
+    }
+
+    /// Tells the observers what has become of a poll.
+    fn tell(&mut self, polled: &mut Poll<Result<Hold, Denial>>) {
+        let Some(mut begun) = self.begun.take() else { return };
+        match (polled, self.observed()) {
+            (Poll::Pending, Some(observed)) => {
+                if matches!(self.state, State::Waiting(_)) {
+                    begun.waits(observed);
+                }
+                self.begun = Some(begun);
+            }
+            (Poll::Ready(Err(denial)), Some(observed)) => begun.denied(observed, denial),
+            (Poll::Ready(Ok(hold)), _) => hold.begin(begun),
+            (_, None) => {}
+        }
+    }
+
+    fn poll_plainly(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
         if let Some(ticket) = self.share() {
             return Poll::Ready(Ok(self.hold(ticket)));
         }
@@ -149,6 +182,9 @@ impl Drop for Acquiring {
             && let Some(entry) = &self.entry
         {
             entry.cancel(id, self.manner);
+        }
+        if let (Some(begun), Some(observed)) = (self.begun.take(), self.observed()) {
+            begun.abandoned(observed);
         }
     }
 }

@@ -7,6 +7,7 @@ use lock_core::Mode;
 
 use super::command::Command;
 use super::machine::Entered;
+use super::observed::Begun;
 use super::queue::WaiterId;
 use super::together::{Asked, Together, refuse};
 use super::{Asks, Denial, Entry, Hold, Home, Patience, Running, Shared, Ticket};
@@ -25,6 +26,37 @@ pub(crate) struct Gathering {
 struct Place {
     entry: Arc<Entry>,
     standing: Standing,
+    /// Until the standing is known, if there are observers.
+    begun: Option<Begun>,
+}
+
+impl Place {
+    fn new(entry: &Arc<Entry>) -> Self {
+        let begun = entry.observed.as_ref().map(|it| Begun::new(it, Mode::Exclusive));
+        Self { entry: Arc::clone(entry), standing: Standing::Gone, begun }
+    }
+
+    /// The place has its outcome. Returns the denial, if it is one.
+    fn settle(&mut self, outcome: Result<Ticket, Denial>) -> Option<Denial> {
+        let begun = self.begun.take();
+        match outcome {
+            Ok(ticket) => {
+                let mut hold = hold(&self.entry, ticket);
+                if let Some(begun) = begun {
+                    hold.begin(begun);
+                }
+                self.standing = Standing::Held(hold);
+                None
+            }
+            Err(denial) => {
+                if let (Some(begun), Some(observed)) = (begun, &self.entry.observed) {
+                    begun.denied(observed, &denial);
+                }
+                self.standing = Standing::Gone;
+                Some(denial)
+            }
+        }
+    }
 }
 
 enum Standing {
@@ -45,20 +77,22 @@ impl Gathering {
         shared.start().map_err(Denial::Failed)?;
         let mut asked = Vec::new();
         for entry in entries {
-            let standing = match entry.enter(Mode::Exclusive, Patience::Try, shared.manner) {
-                Entered::Done(Ok(ticket)) => Standing::Held(hold(entry, ticket)),
-                Entered::Done(Err(denial)) => {
-                    drop(gathering);
-                    refuse(asked);
-                    return Err(denial);
+            let mut place = Place::new(entry);
+            match entry.enter(Mode::Exclusive, Patience::Try, shared.manner) {
+                Entered::Done(outcome) => {
+                    if let Some(denial) = place.settle(outcome) {
+                        drop(gathering);
+                        refuse(asked);
+                        return Err(denial);
+                    }
                 }
-                Entered::Queued(id) => Standing::Waiting(id),
+                Entered::Queued(id) => place.standing = Standing::Waiting(id),
                 Entered::Attempt(id, request) => {
                     asked.push((Arc::clone(entry), request));
-                    Standing::Waiting(id)
+                    place.standing = Standing::Waiting(id);
                 }
-            };
-            gathering.places.push(Place { entry: Arc::clone(entry), standing });
+            }
+            gathering.places.push(place);
         }
         gathering.ask(shared, asked);
         Ok(gathering)
@@ -83,14 +117,14 @@ impl Gathering {
     /// outcome.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
         let mut waits = false;
-        for Place { entry, standing } in &mut self.places {
-            let Standing::Waiting(id) = *standing else { continue };
-            match entry.poll(id, context) {
+        for place in &mut self.places {
+            let Standing::Waiting(id) = place.standing else { continue };
+            match place.entry.poll(id, context) {
                 Poll::Pending => waits = true,
-                Poll::Ready(Ok(ticket)) => *standing = Standing::Held(hold(entry, ticket)),
-                Poll::Ready(Err(denial)) => {
-                    *standing = Standing::Gone;
-                    self.denial.get_or_insert(denial);
+                Poll::Ready(outcome) => {
+                    if let Some(denial) = place.settle(outcome) {
+                        self.denial.get_or_insert(denial);
+                    }
                 }
             }
         }
@@ -121,9 +155,12 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        for Place { entry, standing } in &self.places {
+        for Place { entry, standing, begun } in &mut self.places {
             if let Standing::Waiting(id) = *standing {
                 entry.cancel(id, entry.shared.manner);
+            }
+            if let (Some(begun), Some(observed)) = (begun.take(), &entry.observed) {
+                begun.abandoned(observed);
             }
         }
     }

@@ -4,8 +4,10 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 
-use lock_core::{Claim, FencingToken, Key, LoadedValue, Mode, Released};
+use lock_core::observer::HoldEnd;
+use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
 
+use super::observed::{Begun, Told};
 use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 
@@ -20,12 +22,36 @@ pub(crate) struct Hold {
     held: OnceLock<Arc<Held>>,
     /// Whether dropping has to give the hold up.
     live: bool,
+    /// From the begin of the hold to its end, if there are observers.
+    told: Option<Told>,
 }
 
 impl Hold {
     pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, mode: Mode, manner: Manner) -> Self {
         let permits = mode.permits();
-        Self { entry, ticket, permits, manner, held: OnceLock::new(), live: true }
+        Self { entry, ticket, permits, manner, held: OnceLock::new(), live: true, told: None }
+    }
+
+    /// Tells the observers that the acquisition has led to this hold.
+    pub(super) fn begin(&mut self, begun: Begun) {
+        if let Some(observed) = &self.entry.observed {
+            self.told = Some(begun.granted(observed, &self.ticket));
+        }
+    }
+
+    /// Notes how and when the hold ends, before it lets go.
+    fn end(&mut self, how: HoldEnd) -> Option<(Told, HoldEnd, Instant)> {
+        let told = self.told.take()?;
+        let now = self.ticket.lease.now();
+        let lost = self.ticket.check_at(now).err();
+        Some((told, lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
+    }
+
+    /// Tells the observers of the end.
+    fn tell(&self, end: Option<(Told, HoldEnd, Instant)>) {
+        if let (Some((told, how, now)), Some(observed)) = (end, &self.entry.observed) {
+            told.ended(observed, self.ticket.hold, how, now);
+        }
     }
 
     /// How many permits the hold has; 0 for other kinds of lock.
@@ -48,6 +74,8 @@ impl Hold {
         let hold = hold.unwrap_or(self.ticket.hold.gone());
         self.permits = rest;
         let ticket = Ticket { hold, lease: Arc::clone(&self.ticket.lease), ..self.ticket };
+        let told = self.told.as_ref().zip(self.entry.observed.as_ref());
+        let told = told.map(|(whole, observed)| whole.split(observed, &ticket, part));
         Some(Self {
             entry: Arc::clone(&self.entry),
             ticket,
@@ -55,6 +83,7 @@ impl Hold {
             manner: self.manner,
             held: OnceLock::new(),
             live: true,
+            told,
         })
     }
 
@@ -62,7 +91,9 @@ impl Hold {
     pub(crate) fn forget(mut self) {
         self.live = false;
         self.tell_handles();
+        let end = self.end(HoldEnd::Forgotten);
         self.entry.event(|machine| machine.forget(self.ticket.hold, self.manner));
+        self.tell(end);
     }
 
     /// The claim under which the store knows the lease, unless the lease is over.
@@ -115,11 +146,17 @@ impl Hold {
     pub(crate) fn committed(mut self, contended: bool) {
         self.live = false;
         self.tell_handles();
+        let end = self.end(HoldEnd::Committed);
         self.entry.event(|machine| machine.committed(self.ticket.hold, contended));
+        self.tell(end);
     }
 
     pub(super) fn entry(&self) -> &Arc<Entry> {
         &self.entry
+    }
+
+    pub(super) fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     pub(super) fn id(&self) -> HoldId {
@@ -168,15 +205,19 @@ impl Hold {
     /// Passes the lock on. If the store must hear of that, waits until it has.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
         self.tell_handles();
-        let (lost, rest) = loop {
+        let (lost, rest, end) = loop {
             let lost = self.check().err();
+            // If the machine does not let go yet, the hold goes on.
+            let end = self.end(HoldEnd::Released);
             if let Some(rest) = self.entry.release_here(self.ticket.hold, self.manner) {
-                break (lost, rest);
+                break (lost, rest, end);
             }
+            self.told = end.map(|(told, ..)| told);
             // The mode to release is not known yet. While this waits, dropping the future releases the hold.
             poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
         };
         self.live = false;
+        self.tell(end);
         let ending = match rest {
             Rest::Lease(ending) => ending,
             Rest::Part(part) => {
@@ -211,7 +252,9 @@ impl Drop for Hold {
     fn drop(&mut self) {
         self.tell_handles();
         if self.live {
+            let end = self.end(HoldEnd::Dropped);
             self.entry.release(self.ticket.hold, self.manner);
+            self.tell(end);
         }
     }
 }

@@ -14,6 +14,7 @@ mod labels;
 mod machine;
 #[cfg(test)]
 mod modes;
+mod observed;
 mod parked;
 mod parting;
 mod queue;
@@ -52,13 +53,14 @@ pub(crate) use shared::{Choices, Home, Keyed, Wait};
 pub(crate) use timing::BACKOFF;
 pub(crate) use upgrading::Upgrading;
 
-use machine::{Deadline, Machine, Op, Rest};
+use machine::{Deadline, Fact, Machine, Op, Rest};
 
 use crate::foreign::{discard, survive, wake};
 #[cfg(test)]
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, owner};
+use observed::Observed;
 use parked::Parked;
 use parting::Parting;
 use queue::WaiterId;
@@ -76,6 +78,8 @@ pub(crate) struct Entry {
     group: Option<OwnerToken>,
     policy: Policy,
     state: Mutex<State>,
+    /// `None` without observers.
+    observed: Option<Box<Observed>>,
     /// Whether another process wants the lock. Tasks that pass the lock on among themselves can keep the driver
     /// from locking the state for long. The driver can set this flag at any time.
     wanted: AtomicBool,
@@ -252,14 +256,22 @@ impl Entry {
         for command in commands {
             self.shared.send(command);
         }
-        pass.wake_all(wake, |loss| {
-            survive(|| tracing::warn!(key = %self.key, reason = %loss, "a lease was lost"));
-        });
+        pass.wake_all(wake, |fact, now| self.report(fact, now));
         settling.into_iter().for_each(wake);
         pass.dropped.into_iter().for_each(|waker| discard(Some(waker)));
         pass.errors.into_iter().for_each(|error| survive(|| drop(error)));
         drop(done);
         result
+    }
+
+    /// Reports a fact to the log and to the observers.
+    fn report(&self, fact: &Fact, now: Instant) {
+        if let Fact::Lost { loss, .. } = fact {
+            survive(|| tracing::warn!(key = %self.key, reason = %loss, "a lease was lost"));
+        }
+        if let Some(observed) = &self.observed {
+            observed.tell(fact, now);
+        }
     }
 
     /// Keeps the entry alive for as long as a release has to be tried again. Returns what kept it alive until now.
@@ -309,8 +321,10 @@ impl Keyed for Entry {
 
     fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>, policy: Policy) -> Self {
         let machine = Machine::new(key.clone(), policy.clone(), shared.clock, owner);
+        let observed = Observed::new(&shared.observers, &key, shared.clock);
         Self {
             shared,
+            observed,
             key,
             group,
             policy,

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use lock_core::observer::{HandOver, HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode,
     PermitBackend, Released, Renew, Renewal,
@@ -59,6 +60,8 @@ pub(crate) struct Running<E: Asks> {
     home: Home,
     /// Whether the driver has the request, or has gone: then the request moves to no other place when it is dropped.
     adopted: bool,
+    /// Whether other processes wait for the lease that this request ends.
+    wanted: bool,
     _flight: Flight,
 }
 
@@ -102,12 +105,14 @@ impl<E: Asks> Running<E> {
 
     /// Releases a claim. If the ending has a next request, asks for a place in the store's queue in the same step.
     pub(super) fn release(entry: &Arc<E>, ending: Ending, home: Home) -> Self {
-        let Ending { claim, next, forget } = ending;
+        let Ending { claim, next, forget, wanted } = ending;
         let verb = match entry.shared().counting.get().filter(|_| forget) {
             Some(backend) => Verb::Forget(claim, Arc::clone(backend)),
             None => Verb::Release(claim, next.map(Box::new)),
         };
-        Self::new(entry, verb, home)
+        let mut running = Self::new(entry, verb, home);
+        running.wanted = wanted;
+        running
     }
 
     fn new(entry: &Arc<E>, verb: Verb, home: Home) -> Self {
@@ -117,6 +122,7 @@ impl<E: Asks> Running<E> {
             verb,
             home,
             adopted: false,
+            wanted: false,
             _flight: entry.shared().flights.begin(),
         }
     }
@@ -256,6 +262,7 @@ impl<E: Asks> Running<E> {
                     tracing::debug!(%key, %error, "a renewal failed");
                 }
                 self.entry.event(|machine| machine.renew_done(&request.claim, *sent, renewal));
+                self.tell_renewal(renewal, *sent);
             }
             (Answer::Release(result), Verb::Release(claim, _) | Verb::Forget(claim, _)) => {
                 if let Err(error) = result {
@@ -265,12 +272,39 @@ impl<E: Asks> Running<E> {
                 if !(quiet && self.entry.came_back()) {
                     self.entry.event(|machine| machine.release_done(claim, result));
                 }
+                self.tell_hand_over(result);
                 let released = result.as_ref().map(|(released, _)| *released);
                 return Some(released.map_err(Error::clone));
             }
             _ => {}
         }
         None
+    }
+
+    fn tell_renewal(&self, renewal: &Renewal, sent: Instant) {
+        let shared = self.entry.shared();
+        let outcome = match renewal {
+            Renewal::Held => RenewalOutcome::Held,
+            Renewal::Renewed { .. } => RenewalOutcome::Renewed,
+            Renewal::Lost => RenewalOutcome::Lost,
+            Renewal::Unknown(error) => RenewalOutcome::Failed(error),
+            _ => return,
+        };
+        if !shared.observers.is_empty() {
+            let took = shared.clock.now().saturating_duration_since(sent);
+            let event = LeaseRenewed::new(self.entry.key(), outcome, took);
+            shared.observers.tell(|observer| observer.lease_renewed(&event));
+        }
+    }
+
+    /// The store has answered a release.
+    fn tell_hand_over(&self, answer: &Result<(Released, Option<AcquireOutcome>), Error>) {
+        if let Ok((Released::Freed { contended }, _)) = answer
+            && (self.wanted || *contended)
+        {
+            let event = HandedOver::new(self.entry.key(), HandOver::Given);
+            self.entry.shared().observers.tell(|observer| observer.handed_over(&event));
+        }
     }
 }
 
@@ -346,6 +380,7 @@ impl<E: Asks> Drop for Running<E> {
                 request: Some(request),
                 home: self.home,
                 adopted: false,
+                wanted: self.wanted,
                 _flight: self.entry.shared().flights.begin(),
             };
             self.entry.shared().send(heir.into());

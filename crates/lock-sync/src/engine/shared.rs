@@ -140,7 +140,7 @@ impl<E: Keyed> Shared<E> {
                 label,
             },
             manner: Manner { handoff: choices.handoff, cache: None, value: false },
-            timers: Arc::new(Timers::new(clock, renewal_window(ttl))),
+            timers: Arc::new(Timers::new(clock, renewal_window(ttl), choices.observers.clone())),
             flights: Arc::default(),
             backend,
             counting: OnceLock::new(),

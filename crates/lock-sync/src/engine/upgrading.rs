@@ -2,6 +2,9 @@
 
 use std::task::{Context, Poll, ready};
 
+use lock_core::Mode;
+
+use super::observed::Begun;
 use super::queue::WaiterId;
 use super::{Asks, Denial, Hold, Wait};
 
@@ -12,15 +15,51 @@ pub(crate) struct Upgrading {
     wait: Wait,
     /// The waiter at the head of the line, from the first poll until the outcome.
     waiter: Option<WaiterId>,
+    /// From the first poll until the outcome, if there are observers.
+    begun: Option<Begun>,
 }
 
 impl Upgrading {
     pub(crate) fn new(hold: Hold, wait: Wait) -> Self {
-        Self { hold: Some(hold), wait, waiter: None }
+        Self { hold: Some(hold), wait, waiter: None, begun: None }
     }
 
     /// The exclusive hold, or the unchanged upgradable hold with the reason of the denial.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, (Hold, Denial)>> {
+        self.begin();
+        let polled = self.poll_plainly(context);
+        self.tell(&polled);
+        polled
+    }
+
+    /// Tells the observers of the first poll.
+    fn begin(&mut self) {
+        if let (Some(hold), None, None) = (&self.hold, self.waiter, &self.begun)
+            && let Some(observed) = &hold.entry().observed
+        {
+            self.begun = Some(Begun::new(observed, Mode::Exclusive));
+        }
+    }
+
+    /// Tells the observers what has become of a poll.
+    fn tell(&mut self, polled: &Poll<Result<Hold, (Hold, Denial)>>) {
+        let Some(mut begun) = self.begun.take() else { return };
+        let hold = match polled {
+            Poll::Pending => self.hold.as_ref(),
+            Poll::Ready(Ok(hold) | Err((hold, _))) => Some(hold),
+        };
+        let Some(observed) = hold.and_then(|hold| hold.entry().observed.as_deref()) else { return };
+        match polled {
+            Poll::Pending => {
+                begun.waits(observed);
+                self.begun = Some(begun);
+            }
+            Poll::Ready(Ok(hold)) => begun.upgraded(observed, hold.ticket()),
+            Poll::Ready(Err((_, denial))) => begun.denied(observed, denial),
+        }
+    }
+
+    fn poll_plainly(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, (Hold, Denial)>> {
         let Some(hold) = &self.hold else {
             panic!("an upgrade was polled after it had completed");
         };
@@ -58,6 +97,11 @@ impl Drop for Upgrading {
     fn drop(&mut self) {
         if let (Some(hold), Some(waiter)) = (&self.hold, self.waiter) {
             hold.entry().cancel(waiter, hold.entry().shared.manner);
+        }
+        if let (Some(hold), Some(begun)) = (&self.hold, self.begun.take())
+            && let Some(observed) = &hold.entry().observed
+        {
+            begun.abandoned(observed);
         }
     }
 }

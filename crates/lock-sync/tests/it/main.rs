@@ -25,6 +25,7 @@ mod labels;
 mod leader;
 mod lease;
 mod mutex;
+mod observing;
 mod once_cell;
 mod once_cell_store;
 mod options;

@@ -5,6 +5,7 @@
 //! down does not keep a lock.
 
 mod flights;
+mod health;
 mod timers;
 
 use std::pin::pin;
@@ -94,6 +95,7 @@ async fn run(
     beside: impl Future<Output = ()>,
 ) {
     let mut batch = Vec::new();
+    let mut health = timers.health();
     let mut beside = pin!(beside.fuse());
     loop {
         tokio::select! {
@@ -103,7 +105,7 @@ async fn run(
                 // a backend can send their requests together.
                 _ => batch.drain(..).for_each(|command| survive(|| command.begin())),
             },
-            due = timers.due() => {
+            due = timers.due(&mut health) => {
                 due.into_iter().for_each(|entry| survive(|| entry.tick()));
             }
             () = &mut beside => {}

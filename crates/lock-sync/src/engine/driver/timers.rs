@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
+use lock_core::observer::Observers;
 use lock_core::{Clock, Instant};
 use tokio::sync::Notify;
 
+use super::health::Health;
 use crate::engine::Deadline;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -35,18 +37,20 @@ pub(crate) struct Timers<T> {
     /// When the driver looks next, in nanoseconds on `clock`.
     next_look: AtomicU64,
     earlier: Notify,
+    observers: Observers,
 }
 
 const SLICE: Duration = Duration::from_secs(1);
 
 impl<T: Timed> Timers<T> {
-    pub(crate) fn new(clock: Clock, window: Duration) -> Self {
+    pub(crate) fn new(clock: Clock, window: Duration, observers: Observers) -> Self {
         Self {
             clock,
             window,
             deadlines: Mutex::default(),
             next_look: AtomicU64::new(Instant::FAR_FUTURE.as_nanos()),
             earlier: Notify::new(),
+            observers,
         }
     }
 
@@ -71,13 +75,19 @@ impl<T: Timed> Timers<T> {
         self.lock().of(deadline.flexible).remove(&(deadline.at, id));
     }
 
+    /// Looks after the driver of these timers.
+    pub(super) fn health(&self) -> Health {
+        Health::new(self.observers.clone(), self.clock)
+    }
+
     /// Waits until a deadline has passed. Returns its entry, and those of the flexible deadlines within an open window.
     ///
     /// # Cancel safety
     ///
     /// No deadline is lost: deadlines are taken in the poll that returns their entries.
-    pub(crate) async fn due(&self) -> Vec<Arc<T>> {
+    pub(super) async fn due(&self, health: &mut Health) -> Vec<Arc<T>> {
         loop {
+            health.look();
             let look = {
                 let mut deadlines = self.lock();
                 let now = self.clock.now();
@@ -88,6 +98,7 @@ impl<T: Timed> Timers<T> {
                 let look = first.map(|first| first.min(now + SLICE));
                 let nanos = look.unwrap_or(Instant::FAR_FUTURE).as_nanos();
                 self.next_look.store(nanos, Ordering::Relaxed);
+                health.sleep(Instant::from_nanos(nanos));
                 look.map(|look| look.saturating_duration_since(now))
             };
             match look {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::observer::Entered;
 use lock_core::{Claim, Clock, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 
 use super::super::validity::Validity;
@@ -58,6 +59,8 @@ pub(super) struct Leased {
     pub(super) spent: bool,
     /// The process gave the lease up, and took it back before it sent the release.
     pub(super) retaken: bool,
+    /// The store told this process of the grant without being asked.
+    pub(super) is_pushed: bool,
     /// The value beside the lock, if the process knows it. Only holders of this lease can change it.
     pub(super) value: Option<LoadedValue>,
     /// A write of the value that the store has not answered.
@@ -142,6 +145,7 @@ impl Leased {
             watch_at: now + WATCH_AFTER,
             spent: false,
             retaken: false,
+            is_pushed: false,
             value: grant.value,
             writing: None,
             written: None,
@@ -224,10 +228,16 @@ impl Leased {
             _ => self.tokens.take()?,
         };
         self.group = shares.then_some(token);
+        let entered = match (self.used, self.is_pushed) {
+            (0, true) => Entered::Granted,
+            (0, false) => Entered::Free,
+            _ if self.holds.live() > 0 => Entered::Joined,
+            _ => Entered::HandOff,
+        };
         self.used = self.used.saturating_add(1);
         self.turn.serve();
         let hold = self.holds.add(seat, serial, want, token, until);
-        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until })
+        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until, entered })
     }
 
     /// Makes a hold exclusive, with a token of its own.
@@ -240,7 +250,8 @@ impl Leased {
         });
         self.weaken_at = Instant::FAR_FUTURE;
         let hold_until = self.holds.get(hold)?.until;
-        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until })
+        let (lease, entered) = (Arc::clone(&self.lease), Entered::Upgraded);
+        Some(Ticket { hold, lease, token, hold_until, entered })
     }
 
     /// Makes a hold weaker, so that more holders may join it.

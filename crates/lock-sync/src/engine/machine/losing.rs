@@ -29,8 +29,8 @@ impl<W> Machine<W> {
         }
         let lost = leased.holds.end_all();
         if !lost.is_empty() {
-            leased.lease.end(lost, reason);
-            self.pass.lose(Arc::clone(&leased.lease), loss);
+            leased.lease.end(lost.iter().copied(), reason);
+            self.pass.lose(Arc::clone(&leased.lease), loss, lost);
         }
         self.used_last = leased.used;
         // A guard of a lost lease keeps other holders out, because it still gives access to the data. Permits guard
@@ -53,6 +53,6 @@ impl<W> Machine<W> {
         }
         leased.holds.change(hold, |holding| holding.state = State::Dead);
         leased.lease.end_for([hold.serial()], reason);
-        self.pass.lose(Arc::clone(&leased.lease), loss);
+        self.pass.lose(Arc::clone(&leased.lease), loss, vec![hold.serial()]);
     }
 }

@@ -50,8 +50,8 @@ use crate::handoff::Handoff;
 
 pub(crate) use giving_back::Return;
 pub(crate) use pass::Deadline;
-pub(super) use pass::Op;
 use pass::Pass;
+pub(super) use pass::{Fact, Op};
 pub(crate) use releasing::Ending;
 pub(super) use releasing::Rest;
 pub(super) use terms::Entered;
@@ -236,7 +236,7 @@ impl<W> Machine<W> {
         let id = self.queue.push(patience, want);
         self.settle();
         if let Some(outcome) = self.queue.take(id) {
-            return Entered::Done(outcome);
+            return Entered::Done(outcome.map(Ticket::without_waiting));
         }
         match self.pass.attempt.take_if(|_| first) {
             Some(request) => Entered::Attempt(id, request),

@@ -23,6 +23,15 @@ pub(in super::super) enum Op {
     Unwatch,
 }
 
+/// Something that the machine has found out, and that asks for nothing.
+#[derive(Debug)]
+pub(in super::super) enum Fact {
+    /// These holds have lost the lease.
+    Lost { lease: Arc<Validity>, loss: LeaseLost, holds: Vec<u64> },
+    /// A renewal leaves late, for a lease that lasts for this long.
+    Late { late: Duration, left: Duration },
+}
+
 /// When a machine has something to do, if no event comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
@@ -47,7 +56,7 @@ pub(in super::super) struct Pass<W> {
     pub(in super::super) dropped: Vec<W>,
     /// The errors to be dropped.
     pub(in super::super) errors: Vec<Arc<Error>>,
-    lost: Vec<(Arc<Validity>, LeaseLost)>,
+    facts: Vec<Fact>,
     /// The request for a lease, which the caller may send itself. Most passes ask for nothing else, and so allocate
     /// nothing.
     pub(super) attempt: Option<Acquire>,
@@ -57,8 +66,8 @@ pub(in super::super) struct Pass<W> {
 impl<W> Pass<W> {
     pub(in super::super) fn at(now: Instant) -> Self {
         let (more, dropped, errors) = (Vec::new(), Vec::new(), Vec::new());
-        let (lost, ops) = (Vec::new(), Vec::new());
-        Self { now, wake: None, more, dropped, errors, lost, attempt: None, ops }
+        let (facts, ops) = (Vec::new(), Vec::new());
+        Self { now, wake: None, more, dropped, errors, facts, attempt: None, ops }
     }
 
     pub(in super::super) fn wake(&mut self, waker: Option<W>) {
@@ -67,8 +76,13 @@ impl<W> Pass<W> {
         }
     }
 
-    pub(super) fn lose(&mut self, lease: Arc<Validity>, loss: LeaseLost) {
-        self.lost.push((lease, loss));
+    pub(super) fn lose(&mut self, lease: Arc<Validity>, loss: LeaseLost, holds: Vec<u64>) {
+        self.facts.push(Fact::Lost { lease, loss, holds });
+    }
+
+    /// Notes that a renewal leaves late.
+    pub(super) fn is_late(&mut self, late: Duration, left: Duration) {
+        self.facts.push(Fact::Late { late, left });
     }
 
     /// Asks for a lease.
@@ -81,11 +95,13 @@ impl<W> Pass<W> {
         self.attempt.take().map(Op::Attempt).into_iter().chain(std::mem::take(&mut self.ops))
     }
 
-    /// Announces losses, then wakes waiters.
-    pub(in super::super) fn wake_all(&mut self, wake: impl Fn(W), announced: impl Fn(LeaseLost)) {
-        for (lease, loss) in self.lost.drain(..) {
-            lease.announce();
-            announced(loss);
+    /// Announces losses and reports facts, then wakes waiters.
+    pub(in super::super) fn wake_all(&mut self, wake: impl Fn(W), report: impl Fn(&Fact, Instant)) {
+        for fact in self.facts.drain(..) {
+            if let Fact::Lost { lease, .. } = &fact {
+                lease.announce();
+            }
+            report(&fact, self.now);
         }
         self.more.drain(..).chain(self.wake.take()).for_each(wake);
     }

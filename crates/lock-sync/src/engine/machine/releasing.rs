@@ -16,6 +16,8 @@ pub(crate) struct Ending {
     pub(in super::super) next: Option<Acquire>,
     /// Whether the permits of the lease are forgotten: they do not come back.
     pub(in super::super) forget: bool,
+    /// Whether other processes wait for the lease.
+    pub(in super::super) wanted: bool,
 }
 
 /// What a holder that waits for the store still has to do after it has let go.
@@ -144,6 +146,7 @@ impl<W> Machine<W> {
         // Whatever the answer will be, the store may have carried out the release.
         leased.spent = true;
         let (claim, forget) = (leased.claim.clone(), leased.holds.has_forgotten());
+        let wanted = leased.turn.is_wanted();
         let going = self.seats[seat].going_mut()?;
         going.release.send();
         going.next = next.as_ref().map(|next| {
@@ -151,7 +154,7 @@ impl<W> Machine<W> {
             asking.send(true);
             Box::new(asking)
         });
-        Some(Ending { claim, next, forget })
+        Some(Ending { claim, next, forget, wanted })
     }
 
     /// The request for the next lease, if it can travel together with the release of this lease.

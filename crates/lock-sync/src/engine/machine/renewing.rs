@@ -13,6 +13,9 @@ use crate::error::LossReason;
 /// How many tokens a renewal asks for, if it asks for tokens.
 const STOCK: u32 = 8192;
 
+/// A renewal is late after this part of the lease.
+const LATE: u32 = 6;
+
 impl<W> Machine<W> {
     /// Renews the lease on this seat. If more holders are likely and few tokens are left, the renewal asks for tokens.
     pub(super) fn send_renewal(&mut self, seat: usize) {
@@ -20,6 +23,11 @@ impl<W> Machine<W> {
         let Some(leased) = self.seats[seat].live_mut() else { return };
         let more = waits || leased.used > 1 || leased.is_idle() || leased.tokens.wanted;
         let stocks = more && leased.tokens.left() < LOW_TOKENS;
+        let late = self.pass.now.saturating_duration_since(leased.renewal.at);
+        if late > leased.ttl.duration() / LATE {
+            let left = leased.lease.deadline().saturating_duration_since(self.pass.now);
+            self.pass.is_late(late, left);
+        }
         leased.renewal.send();
         leased.turn.inquire();
         leased.tokens.asked |= stocks;

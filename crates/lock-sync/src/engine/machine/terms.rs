@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::observer;
 use lock_core::{Acquire, Error, Instant, Label, Ttl};
 
 use crate::engine::holds::HoldId;
@@ -58,9 +59,19 @@ pub(crate) struct Ticket {
     pub(crate) token: lock_core::FencingToken,
     /// The end of the maximum hold.
     pub(crate) hold_until: Instant,
+    /// The way by which the waiter came to its hold.
+    pub(crate) entered: observer::Entered,
 }
 
 impl Ticket {
+    /// The ticket of a caller that did not wait. If the lease was here without a holder, no holder has passed it on.
+    pub(super) fn without_waiting(mut self) -> Self {
+        if self.entered == observer::Entered::HandOff {
+            self.entered = observer::Entered::Cached;
+        }
+        self
+    }
+
     /// The instant at which the hold ends unless the lease is renewed.
     pub(crate) fn valid_until(&self) -> Instant {
         self.lease.deadline().min(self.hold_until)
@@ -68,7 +79,11 @@ impl Ticket {
 
     /// Whether the hold has its lease now, as far as the clock and the machine know.
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        let now = self.lease.now();
+        self.check_at(self.lease.now())
+    }
+
+    /// Whether the hold has its lease at this instant.
+    pub(crate) fn check_at(&self, now: Instant) -> Result<(), LeaseLost> {
         if self.lease.is_valid(now) && now < self.hold_until {
             return Ok(());
         }

@@ -103,6 +103,9 @@ impl<W> Machine<W> {
         let waiting = ours.and_then(|seat| self.seats[seat].waiting());
         if let (Some(seat), Some(asking), Some(grant)) = (ours, waiting, grant) {
             self.granted(seat, asking.claim.clone(), grant);
+            if let Some(leased) = self.seats[seat].leased_mut() {
+                leased.is_pushed = true;
+            }
         } else if let Some(asking) = self.asking_for(owner) {
             asking.hinted = true;
         } else if ours.is_some() {

@@ -112,7 +112,7 @@ impl World {
 
     pub(super) fn take_release(&mut self) {
         if std::mem::take(&mut self.release_asked) {
-            while let Some(Ending { claim, next, forget }) = self.machine.begin_release() {
+            while let Some(Ending { claim, next, forget, .. }) = self.machine.begin_release() {
                 self.end_of(claim.owner);
                 next.iter().for_each(|next| self.note(&next.claim));
                 self.sent.push(Sent::Release(claim, next, forget));
@@ -145,7 +145,7 @@ impl World {
         }
         self.release_asked |= self.machine.due_release().is_some();
         let woken = std::cell::RefCell::new(Vec::new());
-        pass.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
+        pass.wake_all(|waker| woken.borrow_mut().push(waker), |_, _| {});
         for arrival in woken.into_inner() {
             if arrival == UPGRADE {
                 self.upgrade_woken = true;

@@ -65,7 +65,7 @@ impl World {
 
     pub(super) fn take_release(&mut self) {
         if std::mem::take(&mut self.release_asked)
-            && let Some(Ending { claim, next, forget: false }) = self.machine.begin_release()
+            && let Some(Ending { claim, next, forget: false, .. }) = self.machine.begin_release()
         {
             let other = self.releasing.replace((claim, next));
             assert!(other.is_none(), "two releases under way");
@@ -105,7 +105,7 @@ impl World {
         }
         self.release_asked |= self.machine.due_release().is_some();
         let woken = std::cell::RefCell::new(Vec::new());
-        pass.wake_all(|waker| woken.borrow_mut().push(waker), |_| {});
+        pass.wake_all(|waker| woken.borrow_mut().push(waker), |_, _| {});
         self.woken.extend(woken.into_inner());
     }
 
