@@ -8,11 +8,13 @@ use std::sync::LazyLock;
 
 use crate::wire::Script;
 
+// Each script begins with its verb, as observers know it.
+
 /// A full script: its errors also name the request.
 macro_rules! full {
-    ($($part:literal),+) => {
+    ($verb:literal: $($part:literal),+) => {
         LazyLock::new(|| {
-            Script::new(concat!(
+            Script::new($verb, concat!(
                 include_str!("scripts/begin.lua"),
                 $(include_str!(concat!("scripts/", $part)),)+
                 include_str!("scripts/end.lua")
@@ -23,9 +25,9 @@ macro_rules! full {
 
 /// A full script that brings the value beside the lock with a grant.
 macro_rules! valued {
-    ($($part:literal),+) => {
+    ($verb:literal: $($part:literal),+) => {
         LazyLock::new(|| {
-            Script::new(concat!(
+            Script::new($verb, concat!(
                 include_str!("scripts/value_begin.lua"),
                 include_str!("scripts/begin.lua"),
                 $(include_str!(concat!("scripts/", $part)),)+
@@ -37,9 +39,9 @@ macro_rules! valued {
 
 /// A quick script: only its parts.
 macro_rules! quick {
-    ($($part:literal),+ $(,)?) => {
+    ($verb:literal: $($part:literal),+ $(,)?) => {
         LazyLock::new(|| {
-            Script::new(concat!($(include_str!(concat!("scripts/", $part)),)+))
+            Script::new($verb, concat!($(include_str!(concat!("scripts/", $part)),)+))
         })
     };
 }
@@ -48,7 +50,7 @@ macro_rules! quick {
 macro_rules! quick_acquire {
     ([$($before:literal)?] [$($after:literal)?]) => {
         quick!(
-            $($before,)?
+            "acquire": $($before,)?
             "acquire_quick.lua",
             "acquire_quick_take.lua",
             "acquire_quick_state.lua",
@@ -67,7 +69,7 @@ macro_rules! quick_acquire {
 macro_rules! term_acquire {
     ([$($before:literal)?] [$($after:literal)?]) => {
         quick!(
-            $($before,)?
+            "acquire": $($before,)?
             "acquire_quick.lua",
             "term.lua",
             "plain.lua",
@@ -88,19 +90,20 @@ pub(crate) static QUICK_ACQUIRE: LazyLock<Script> = quick_acquire!([] []);
 pub(crate) static VALUE_ACQUIRE: LazyLock<Script> =
     quick_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
 /// Writes the value and releases an exclusive lease on a lock that no claim waits for.
-pub(crate) static VALUE_RELEASE: LazyLock<Script> = quick!("value_quick.lua");
+pub(crate) static VALUE_RELEASE: LazyLock<Script> = quick!("commit": "value_quick.lua");
 /// Writes the value and releases an exclusive lease, if a claim waits.
-pub(crate) static VALUE_HAND_OVER: LazyLock<Script> = quick!("value_on.lua", "hand_over_quick.lua");
+pub(crate) static VALUE_HAND_OVER: LazyLock<Script> =
+    quick!("commit": "value_on.lua", "hand_over_quick.lua");
 /// For an exclusive lease. Names the lock and no other key.
-pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew_quick.lua");
+pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew": "renew_quick.lua");
 /// For an exclusive lease on a lock that no claim waits for.
-pub(crate) static QUICK_RELEASE: LazyLock<Script> = quick!("release_quick.lua");
+pub(crate) static QUICK_RELEASE: LazyLock<Script> = quick!("release": "release_quick.lua");
 /// For a claim behind an exclusive lease.
-pub(crate) static QUICK_WAIT: LazyLock<Script> = quick!("wait_quick.lua");
+pub(crate) static QUICK_WAIT: LazyLock<Script> = quick!("acquire": "wait_quick.lua");
 /// For an exclusive lease, if a claim waits.
-pub(crate) static QUICK_HAND_OVER: LazyLock<Script> = quick!("hand_over_quick.lua");
+pub(crate) static QUICK_HAND_OVER: LazyLock<Script> = quick!("release": "hand_over_quick.lua");
 /// For an exclusive lease, while the slot of its keys is moved.
-pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release_single.lua");
+pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release": "release_single.lua");
 
 /// As [`QUICK_ACQUIRE`], where grants name their term.
 pub(crate) static TERM_ACQUIRE: LazyLock<Script> = term_acquire!([] []);
@@ -109,27 +112,27 @@ pub(crate) static TERM_VALUE_ACQUIRE: LazyLock<Script> =
     term_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
 /// As [`VALUE_HAND_OVER`], where grants name their term.
 pub(crate) static TERM_VALUE_HAND_OVER: LazyLock<Script> = quick!(
-    "value_on.lua",
+    "commit": "value_on.lua",
     "term.lua",
     "hand_over_term.lua",
     "hand_over_quick.lua",
     "hand_over_term_on.lua"
 );
 /// As [`QUICK_RENEW`], where grants name their term.
-pub(crate) static TERM_RENEW: LazyLock<Script> = quick!("renew_term.lua");
+pub(crate) static TERM_RENEW: LazyLock<Script> = quick!("renew": "renew_term.lua");
 /// As [`QUICK_RELEASE`], where grants name their term.
-pub(crate) static TERM_RELEASE: LazyLock<Script> = quick!("release_term.lua");
+pub(crate) static TERM_RELEASE: LazyLock<Script> = quick!("release": "release_term.lua");
 /// For the state alone, after [`SINGLE_RELEASE`].
-pub(crate) static NOTE_RELEASE: LazyLock<Script> = quick!("release_note.lua");
+pub(crate) static NOTE_RELEASE: LazyLock<Script> = quick!("release": "release_note.lua");
 /// As [`QUICK_WAIT`], where grants name their term.
-pub(crate) static TERM_WAIT: LazyLock<Script> = quick!("wait_term.lua", "wait_quick.lua");
+pub(crate) static TERM_WAIT: LazyLock<Script> =
+    quick!("acquire": "wait_term.lua", "wait_quick.lua");
 /// As [`QUICK_HAND_OVER`], where grants name their term.
-pub(crate) static TERM_HAND_OVER: LazyLock<Script> =
-    quick!("term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
+pub(crate) static TERM_HAND_OVER: LazyLock<Script> = quick!("release": "term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
 
 /// For exclusive, shared and upgradable leases.
 pub(crate) static ACQUIRE: LazyLock<Script> = full!(
-    "keys.lua",
+    "acquire": "keys.lua",
     "acquire.lua",
     "lock.lua",
     "state.lua",
@@ -145,7 +148,7 @@ pub(crate) static ACQUIRE: LazyLock<Script> = full!(
 );
 /// As [`ACQUIRE`], and brings the value beside the lock.
 pub(crate) static ACQUIRE_WITH_VALUE: LazyLock<Script> = valued!(
-    "keys.lua",
+    "acquire": "keys.lua",
     "acquire.lua",
     "lock.lua",
     "state.lua",
@@ -161,7 +164,7 @@ pub(crate) static ACQUIRE_WITH_VALUE: LazyLock<Script> = valued!(
 );
 /// For permits, and for joint leases.
 pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = full!(
-    "keys.lua",
+    "acquire": "keys.lua",
     "acquire.lua",
     "lock.lua",
     "state.lua",
@@ -176,10 +179,9 @@ pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = full!(
     "acquire_line.lua",
     "acquire_join.lua"
 );
-pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> =
-    full!("together.lua", "keys.lua", "lock.lua", "state.lua", "places.lua", "together_on.lua");
+pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> = full!("acquire": "together.lua", "keys.lua", "lock.lua", "state.lua", "places.lua", "together_on.lua");
 pub(crate) static RENEW: LazyLock<Script> = full!(
-    "keys.lua",
+    "renew": "keys.lua",
     "renew.lua",
     "lock.lua",
     "state.lua",
@@ -190,12 +192,11 @@ pub(crate) static RENEW: LazyLock<Script> = full!(
 );
 /// For many leases, each exclusive.
 pub(crate) static RENEW_MANY: LazyLock<Script> =
-    full!("renew_many.lua", "lock.lua", "state.lua", "many.lua", "renew_many_on.lua");
+    full!("renew": "renew_many.lua", "lock.lua", "state.lua", "many.lua", "renew_many_on.lua");
 /// For many claims that have a place in the queue of their lock.
-pub(crate) static KEEP_MANY: LazyLock<Script> =
-    full!("keep_many.lua", "lock.lua", "state.lua", "places.lua", "many.lua", "keep_many_on.lua");
+pub(crate) static KEEP_MANY: LazyLock<Script> = full!("acquire": "keep_many.lua", "lock.lua", "state.lua", "places.lua", "many.lua", "keep_many_on.lua");
 pub(crate) static RELEASE: LazyLock<Script> = full!(
-    "keys.lua",
+    "release": "keys.lua",
     "release.lua",
     "lock.lua",
     "state.lua",
@@ -207,10 +208,10 @@ pub(crate) static RELEASE: LazyLock<Script> = full!(
 );
 /// Asks for messages about the releases of a lock.
 pub(crate) static LISTEN: LazyLock<Script> =
-    full!("listen.lua", "lock.lua", "state.lua", "read.lua", "listen_on.lua");
+    full!("listen": "listen.lua", "lock.lua", "state.lua", "read.lua", "listen_on.lua");
 
 pub(crate) static PERMITS: LazyLock<Script> = full!(
-    "keys.lua",
+    "permits": "keys.lua",
     "permits.lua",
     "lock.lua",
     "state.lua",
@@ -223,7 +224,7 @@ pub(crate) static PERMITS: LazyLock<Script> = full!(
     "permits_on.lua"
 );
 pub(crate) static FORGET: LazyLock<Script> = full!(
-    "keys.lua",
+    "forget": "keys.lua",
     "forget.lua",
     "lock.lua",
     "state.lua",
@@ -235,7 +236,7 @@ pub(crate) static FORGET: LazyLock<Script> = full!(
     "forget_on.lua"
 );
 pub(crate) static INSPECT: LazyLock<Script> = full!(
-    "keys.lua",
+    "inspect": "keys.lua",
     "inspect.lua",
     "lock.lua",
     "state.lua",
@@ -247,11 +248,11 @@ pub(crate) static INSPECT: LazyLock<Script> = full!(
     "inspect_on.lua"
 );
 /// One step of a walk through the keys of a server.
-pub(crate) static LIST: LazyLock<Script> = full!("list.lua");
-pub(crate) static INTRODUCE: LazyLock<Script> = full!("introduce.lua");
-pub(crate) static LABELS: LazyLock<Script> = full!("labels.lua");
+pub(crate) static LIST: LazyLock<Script> = full!("list": "list.lua");
+pub(crate) static INTRODUCE: LazyLock<Script> = full!("introduce": "introduce.lua");
+pub(crate) static LABELS: LazyLock<Script> = full!("labels": "labels.lua");
 pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
-    "keys.lua",
+    "force_release": "keys.lua",
     "force.lua",
     "lock.lua",
     "state.lua",
@@ -261,19 +262,19 @@ pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
     "queue.lua",
     "force_on.lua"
 );
-pub(crate) static STORE: LazyLock<Script> = full!("holds.lua", "cell_store.lua");
-pub(crate) static LOAD: LazyLock<Script> = full!("holds.lua", "cell_load.lua");
-pub(crate) static UNDECLARE: LazyLock<Script> = full!("holds.lua", "undeclare.lua");
-pub(crate) static LOOK: LazyLock<Script> = full!("look.lua");
+pub(crate) static STORE: LazyLock<Script> = full!("store": "holds.lua", "cell_store.lua");
+pub(crate) static LOAD: LazyLock<Script> = full!("load": "holds.lua", "cell_load.lua");
+pub(crate) static UNDECLARE: LazyLock<Script> = full!("undeclare": "holds.lua", "undeclare.lua");
+pub(crate) static LOOK: LazyLock<Script> = full!("look": "look.lua");
 /// Finds out which commands the user may not run.
-pub(crate) static RIGHTS: LazyLock<Script> = full!("rights.lua");
+pub(crate) static RIGHTS: LazyLock<Script> = full!("check": "rights.lua");
 
 /// Writes a marker, for grants that replicas confirm.
-pub(crate) static COMMIT: LazyLock<Script> = full!("commit.lua");
+pub(crate) static COMMIT: LazyLock<Script> = full!("confirm": "commit.lua");
 
 /// For an exclusive lease by votes, on a free lock.
 pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
-    "vote_quick.lua",
+    "vote": "vote_quick.lua",
     "server.lua",
     "run.lua",
     "vote_guard.lua",
@@ -283,7 +284,7 @@ pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
 );
 /// For leases by votes, in every mode but permits.
 pub(crate) static VOTE: LazyLock<Script> = full!(
-    "keys.lua",
+    "vote": "keys.lua",
     "vote.lua",
     "server.lua",
     "run.lua",
@@ -304,7 +305,7 @@ pub(crate) static VOTE: LazyLock<Script> = full!(
     "vote_busy.lua"
 );
 pub(crate) static CONFIRM: LazyLock<Script> = full!(
-    "keys.lua",
+    "confirm": "keys.lua",
     "confirm.lua",
     "lock.lua",
     "state.lua",
@@ -313,12 +314,13 @@ pub(crate) static CONFIRM: LazyLock<Script> = full!(
     "confirm_on.lua"
 );
 pub(crate) static STANDING: LazyLock<Script> =
-    full!("standing.lua", "server.lua", "run.lua", "node.lua", "standing_on.lua");
+    full!("standing": "standing.lua", "server.lua", "run.lua", "node.lua", "standing_on.lua");
 pub(crate) static VOUCH: LazyLock<Script> =
-    full!("vouch.lua", "server.lua", "run.lua", "vouch_on.lua");
+    full!("vouch": "vouch.lua", "server.lua", "run.lua", "vouch_on.lua");
 
 /// Whether the server may have forgotten leases, and for how long it sits out.
-pub(crate) static RECALL: LazyLock<Script> = full!("recall.lua", "server.lua", "recall_on.lua");
+pub(crate) static RECALL: LazyLock<Script> =
+    full!("recall": "recall.lua", "server.lua", "recall_on.lua");
 
 /// Whether a script may grant a lease to the client that calls it, or a place in the queue.
 pub(crate) fn asks(script: &'static Script) -> bool {

@@ -13,7 +13,7 @@ use crate::backend::{Limits, RedisBackend};
 use crate::commit::Wish;
 use crate::hub::{Channel, Listening};
 use crate::keys::{Gap, Keeping, Layout};
-use crate::link::{Origin, Quarantine, Settings};
+use crate::link::{Origin, Quarantine, Settings, Telling};
 use crate::options::{Notifications, Protocol};
 use crate::topology::{Common, Extras, Fleet, Target};
 
@@ -412,7 +412,7 @@ impl Builder {
             origin: Origin::Server(Arc::new(target.server().clone())),
             command_timeout: self.command_timeout,
             connect_timeout: self.connect_timeout,
-            observers: self.observers.clone(),
+            telling: Telling::new(self.observers.clone()),
             terms,
             quarantine: self.data_quarantine.map(|longest| Quarantine::new(longest, layout.data())),
             #[cfg(feature = "tls")]

@@ -32,7 +32,15 @@ impl Live {
     /// # Cancel safety
     ///
     /// Leaves open whether the script ran.
-    pub(crate) async fn run(&self, mut call: Call) -> Result<Answer, Failure> {
+    pub(crate) async fn run(&self, call: Call) -> Result<Answer, Failure> {
+        let Some(told) = &self.told else { return self.run_plainly(call).await };
+        let (verb, sent) = (call.script().verb(), CLOCK.now());
+        let outcome = self.run_plainly(call).await;
+        told.answered(verb, sent, &outcome);
+        outcome
+    }
+
+    async fn run_plainly(&self, mut call: Call) -> Result<Answer, Failure> {
         if !scripts::is_told_term(call.script()) {
             return self.run_as_it_is(call).await;
         }
@@ -56,7 +64,12 @@ impl Live {
         mut call: Call,
         then: &Command,
     ) -> Result<Option<[Reply; 2]>, Failure> {
-        match self.tell_before(&mut call, then).await {
+        let (verb, sent) = (call.script().verb(), CLOCK.now());
+        let told = self.tell_before(&mut call, then).await;
+        if let Some(observed) = &self.told {
+            observed.answered(verb, sent, &told);
+        }
+        match told {
             Err(Failure::NoScript(_) | Failure::NoCommand(_) | Failure::Asks(..)) => Ok(None),
             outcome => outcome.map(Some),
         }
@@ -177,6 +190,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::link::Telling;
     use crate::scripts::RENEW;
     use crate::wire::{Connection, Endpoint, Version};
 
@@ -253,7 +267,14 @@ mod tests {
         let stream = TcpStream::connect(addr).await.unwrap();
         let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
         let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
-        let live = Live::start(connection, driver, &endpoint, Duration::from_secs(20)).unwrap();
+        let live = Live::start(
+            connection,
+            driver,
+            &endpoint,
+            Duration::from_secs(20),
+            &Telling::default(),
+        )
+        .unwrap();
         fake.lock().unwrap().asked.clear();
         (live, fake)
     }

@@ -43,7 +43,7 @@ pub(super) async fn connect_bare(
 
 async fn start(settings: &Settings, endpoint: &Arc<Endpoint>, hear: &Hear) -> Result<Live, Error> {
     let (connection, driver) = greet(settings, endpoint, hear).await?;
-    Live::start(connection, driver, endpoint, settings.command_timeout)
+    Live::start(connection, driver, endpoint, settings.command_timeout, &settings.telling)
 }
 
 /// Waits for the server to say whether it wants a password. RESP2 has no greeting that would tell,
@@ -81,7 +81,8 @@ impl Dedicated {
                 #[cfg(feature = "tls")]
                 Stream::Tls(stream) => PubSub::open(stream, endpoint, hear).await?,
             };
-            let (end, task) = spawn(driver);
+            let told = settings.telling.connected(&endpoint.address);
+            let (end, task) = spawn(driver, told);
             Ok(Self { pubsub, end, task })
         })
         .await

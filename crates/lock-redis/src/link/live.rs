@@ -16,6 +16,7 @@ use super::mover::Mover;
 use super::pulse::{Pulse, Unanswered};
 use super::recall::Recall;
 use super::settings::STRIKES;
+use super::telling::{Telling, Told};
 use super::terms::Terms;
 use crate::wire::Script;
 use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
@@ -40,6 +41,8 @@ pub(crate) struct Live {
     struck: AtomicBool,
     born: Instant,
     driver: AbortHandle,
+    /// `None` without observers.
+    pub(super) told: Option<Arc<Told>>,
 }
 
 /// A reply, and the instant before its request was sent.
@@ -56,11 +59,13 @@ impl Live {
         driver: Driver,
         endpoint: &Arc<Endpoint>,
         limit: Duration,
+        telling: &Telling,
     ) -> Result<Self, Error> {
         let numbers = Numbers::new()?;
         let pulse = Arc::new(Pulse::new(limit));
         let mover = Mover::new(driver);
-        let (end, driver) = spawn(Arc::clone(&mover).run());
+        let told = telling.connected(&endpoint.address);
+        let (end, driver) = spawn(Arc::clone(&mover).run(), told.clone());
         let ended = Arc::clone(&end);
         tokio::spawn(Arc::clone(&pulse).run(async move { ended.reached().await }));
         let endpoint = Arc::clone(endpoint);
@@ -81,6 +86,7 @@ impl Live {
             struck,
             born,
             driver,
+            told,
         })
     }
 
@@ -280,13 +286,16 @@ impl fmt::Debug for Live {
 /// Starts the task that moves the bytes of a connection, on the present runtime.
 ///
 /// When the runtime goes, the task goes, and the connection counts as ended.
-pub(crate) fn spawn(driver: impl Future<Output = ()> + Send + 'static) -> (Arc<End>, AbortHandle) {
+pub(super) fn spawn(
+    driver: impl Future<Output = ()> + Send + 'static,
+    told: Option<Arc<Told>>,
+) -> (Arc<End>, AbortHandle) {
     let end = Arc::new(End::default());
-    let ending = Ending(Arc::clone(&end));
+    let ending = Ending { end: Arc::clone(&end), told };
     let task = tokio::spawn(async move {
         let ending = ending;
         driver.await;
-        ending.0.refused.store(true, Ordering::Relaxed);
+        ending.end.refused.store(true, Ordering::Relaxed);
     });
     (end, task.abort_handle())
 }
@@ -319,11 +328,17 @@ impl End {
 }
 
 /// Marks the connection as ended when its task ends, in whatever way.
-struct Ending(Arc<End>);
+struct Ending {
+    end: Arc<End>,
+    told: Option<Arc<Told>>,
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.reach();
+        self.end.reach();
+        if let Some(told) = &self.told {
+            told.disconnected();
+        }
     }
 }
 
@@ -365,7 +380,8 @@ mod tests {
             let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
             let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
             let limit = Duration::from_secs(20);
-            let live = Live::start(connection, driver, &endpoint, limit).unwrap();
+            let live =
+                Live::start(connection, driver, &endpoint, limit, &Telling::default()).unwrap();
             let outcome = live.run(Call::new(&crate::scripts::RENEW, 0, 0)).await;
             let astray = matches!(&outcome, Err(Failure::Astray(_)));
             assert!(astray && live.is_closed(), "{} {outcome:?}", said.escape_ascii());
@@ -381,7 +397,9 @@ mod tests {
             let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
             let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
             let limit = Duration::from_secs(3_600);
-            let live = Arc::new(Live::start(connection, driver, &endpoint, limit).unwrap());
+            let live = Arc::new(
+                Live::start(connection, driver, &endpoint, limit, &Telling::default()).unwrap(),
+            );
             let sending = (0..4).map(|_| {
                 let live = Arc::clone(&live);
                 tokio::spawn(

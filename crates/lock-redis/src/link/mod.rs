@@ -19,6 +19,7 @@ mod sentinels;
 mod settings;
 mod stream;
 mod survey;
+mod telling;
 mod terms;
 #[cfg(feature = "tls")]
 mod tls;
@@ -33,11 +34,13 @@ use tokio::task::AbortHandle;
 use tokio::time;
 
 pub(crate) use self::connect::{Dedicated, enquire};
+use self::live::CLOCK;
 pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
+pub(crate) use self::telling::Telling;
 pub(crate) use self::terms::history;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
@@ -101,7 +104,10 @@ impl Link {
     ///
     /// After a [`Failure::Error`] that is retryable the script may have run. It has not if the server sits out.
     pub(crate) async fn run(&self, call: Call) -> Result<Answer, Failure> {
-        let live = self.connected().await.map_err(Failure::Unsent)?;
+        let live = match self.live() {
+            Some(live) => live,
+            None => self.connected_for(call.script().verb()).await.map_err(Failure::Unsent)?,
+        };
         if let Some(quarantine) = &self.settings().quarantine
             && scripts::asks(call.script())
         {
@@ -117,6 +123,17 @@ impl Link {
             Some(quarantine) => live.end_quarantine(quarantine).await,
             None => Ok(()),
         }
+    }
+
+    /// Opens the connection for a request. Observers hear of the request if there is no connection.
+    async fn connected_for(&self, verb: &'static str) -> Result<Arc<Live>, Error> {
+        let since = CLOCK.now();
+        let connected = self.connected().await;
+        if let Err(error) = &connected {
+            let Settings { telling, origin, .. } = self.settings();
+            telling.unsent(origin, verb, since, error);
+        }
+        connected
     }
 
     /// The connection, which this opens if there is none.
@@ -220,6 +237,9 @@ impl Link {
             }
         }
         drop(state);
+        if let Err(error) = &outcome {
+            settings.telling.failed(&settings.origin, error);
+        }
         over.send_replace(Some(outcome));
     }
 
@@ -246,11 +266,14 @@ impl Link {
         let mut state = self.lock();
         // The pause was on account of the primary that has gone.
         state.respite.reset();
-        for (_, live) in &state.lives {
-            if live.endpoint().address != *primary && !live.is_closed() {
-                tracing::info!(server = %live.endpoint(), %primary, "the primary has changed");
-                live.leave();
-            }
+        let lives = state.lives.iter().map(|(_, live)| Arc::clone(live));
+        let left: Vec<_> =
+            lives.filter(|live| live.endpoint().address != *primary && !live.is_closed()).collect();
+        drop(state);
+        for live in left {
+            tracing::info!(server = %live.endpoint(), %primary, "the primary has changed");
+            self.settings().telling.redirected(&live.endpoint().address, Some(primary));
+            live.leave();
         }
     }
 

@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::observer::Observers;
-
 use super::recall::Quarantine;
+use super::telling::Telling;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use crate::options::Protocol;
@@ -23,13 +22,20 @@ pub(crate) struct Settings {
     pub(crate) protocol: Protocol,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    pub(crate) observers: Observers,
+    pub(crate) telling: Telling,
     /// Whether grants name the term of the server.
     pub(crate) terms: bool,
     /// How a server sits out that lost its data, if it does.
     pub(crate) quarantine: Option<Quarantine>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Arc<Tls>,
+}
+
+impl Settings {
+    /// These settings, for the server that is there.
+    pub(crate) fn at(&self, origin: Origin) -> Self {
+        Self { origin, telling: self.telling.of_another(), ..self.clone() }
+    }
 }
 
 /// Where the server is.

@@ -11,7 +11,7 @@ use super::node::{Common, Node, Site};
 use super::patience::{Next, Patience};
 use super::roster::Roster;
 use super::url::Target;
-use crate::link::{Origin, Settings};
+use crate::link::{Origin, Settings, Telling};
 use crate::slot;
 use crate::wire::Failure;
 
@@ -27,6 +27,7 @@ struct Shared {
     name: String,
     /// How long a request may be sent again.
     limit: Duration,
+    telling: Telling,
 }
 
 enum Way {
@@ -46,6 +47,7 @@ impl Fleet {
     /// If the operating system gives no random bytes.
     pub(crate) fn new(target: Target, settings: Settings, common: Common) -> Result<Self, Error> {
         let (name, limit) = (target.to_string(), settings.command_timeout);
+        let telling = settings.telling.clone();
         let way = match target {
             Target::Cluster(seeds) => Way::Cluster(Arc::new(Roster::new(settings, common, seeds))),
             Target::Single(endpoint) => {
@@ -55,7 +57,7 @@ impl Fleet {
                 Way::Service(only(Origin::Service(Arc::new(service)), settings, &common)?)
             }
         };
-        Ok(Self(Arc::new(Shared { way, name, limit })))
+        Ok(Self(Arc::new(Shared { way, name, limit, telling })))
     }
 
     /// Sends a request to the server that has the key.
@@ -80,7 +82,7 @@ impl Fleet {
     {
         match &self.0.way {
             Way::Server(site) => request(site.clone()).await.map_err(Failure::into_error),
-            way => Box::pin(way.roam(self.0.limit, key, request)).await,
+            way => Box::pin(way.roam((self.0.limit, &self.0.telling), key, request)).await,
         }
     }
 
@@ -138,14 +140,14 @@ impl Fleet {
 
 /// The only server.
 fn only(origin: Origin, settings: Settings, common: &Common) -> Result<Site, Error> {
-    Ok(Site::new(Arc::new(Node::new(Settings { origin, ..settings }, common, false)?)))
+    Ok(Site::new(Arc::new(Node::new(settings.at(origin), common, false)?)))
 }
 
 impl Way {
     /// Sends a request until a server has run it, or its time is over.
     async fn roam<T, F>(
         &self,
-        limit: Duration,
+        (limit, telling): (Duration, &Telling),
         key: &[u8],
         request: impl Fn(Site) -> F,
     ) -> Result<T, Error>
@@ -159,6 +161,7 @@ impl Way {
                 Some(site) => Ok(site),
                 None => self.site(key).await,
             };
+            let asked = site.as_ref().ok().filter(|_| telling.is_heard()).cloned();
             let outcome = match site {
                 Ok(site) => request(site).await,
                 Err(failure) => Err(failure),
@@ -167,6 +170,9 @@ impl Way {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            if let (Some(to), Some(asked)) = (failure.leads_on(), asked) {
+                telling.redirected(&asked.link().settings().origin, to);
+            }
             self.learn(&failure);
             match patience.after(&failure, CLOCK.now()) {
                 Next::Fail => return Err(outcome_of(failure)),

@@ -273,7 +273,7 @@ impl Roster {
             return Ok(Arc::clone(node));
         }
         let endpoint = Arc::new(self.seeds[0].at(address.clone()));
-        let settings = Settings { origin: Origin::Server(endpoint), ..self.settings.clone() };
+        let settings = self.settings.at(Origin::Server(endpoint));
         let node = Arc::new(Node::new(settings, &self.common, true)?);
         state.nodes.insert(address.clone(), Arc::clone(&node));
         Ok(node)

@@ -60,6 +60,33 @@ impl Failure {
         }
     }
 
+    /// The error for callers.
+    pub(crate) fn error(&self) -> &Error {
+        match self {
+            Self::NoScript(error)
+            | Self::NoCommand(error)
+            | Self::Demoted(error)
+            | Self::Moving(error)
+            | Self::Moved(_, error)
+            | Self::Asks(_, error)
+            | Self::Later(error)
+            | Self::Unsent(error)
+            | Self::NoAuth(error)
+            | Self::NoResp3(error)
+            | Self::Astray(error)
+            | Self::Error(error) => error,
+        }
+    }
+
+    /// The server to ask, if the server that was asked is not the one. The inner `None`: it does not say which.
+    pub(crate) fn leads_on(&self) -> Option<Option<&Address>> {
+        match self {
+            Self::Moved(redirect, _) | Self::Asks(redirect, _) => Some(redirect.address.as_ref()),
+            Self::Demoted(_) => Some(None),
+            _ => None,
+        }
+    }
+
     /// This failure, for a script that ran and is not run again.
     pub(super) fn of_one_that_ran(self) -> Self {
         match self {

@@ -3,6 +3,7 @@
 /// A script, and its name in a server that has loaded it.
 #[derive(Debug)]
 pub(crate) struct Script {
+    verb: &'static str,
     body: String,
     digest: String,
     /// The script where grants name their term, if that is another one.
@@ -12,20 +13,25 @@ pub(crate) struct Script {
 impl Script {
     /// The lines between `--<terms` and `--terms>`, and those that end in `--terms` and maybe a reason, are only for
     /// grants that name their term.
-    pub(crate) fn new(source: &str) -> Self {
-        let with_terms = source.contains("--terms").then(|| Box::new(Self::of(source, true)));
-        Self { with_terms, ..Self::of(source, false) }
+    pub(crate) fn new(verb: &'static str, source: &str) -> Self {
+        let with_terms = source.contains("--terms").then(|| Box::new(Self::of(verb, source, true)));
+        Self { with_terms, ..Self::of(verb, source, false) }
     }
 
-    fn of(source: &str, terms: bool) -> Self {
+    fn of(verb: &'static str, source: &str, terms: bool) -> Self {
         let body = shortened(source, terms);
         let digest = redis::Script::new(&body).get_hash().to_owned();
-        Self { body, digest, with_terms: None }
+        Self { verb, body, digest, with_terms: None }
     }
 
     /// The script where grants name their term, or do not.
     pub(crate) fn with_terms(&self, terms: bool) -> &Self {
         self.with_terms.as_deref().filter(|_| terms).unwrap_or(self)
+    }
+
+    /// What a call of the script asks for, for people.
+    pub(crate) fn verb(&self) -> &'static str {
+        self.verb
     }
 
     pub(crate) fn body(&self) -> &str {
@@ -77,12 +83,13 @@ mod tests {
         let source = "-- Why.\nif a then\n  -- Why not.\n\n  b = f(1, ', ') .. ' = '\n  return 'a -- b'\nend\n";
         let short = "if a then\nb=f(1,', ') .. ' = '\nreturn 'a -- b'\nend\n";
         assert_eq!(shortened(source, false), short);
-        assert_eq!(Script::new(source).with_terms(true).body(), short);
+        assert_eq!(Script::new("test", source).with_terms(true).body(), short);
     }
 
     #[test]
     fn what_is_about_terms_is_in_one_script_of_two() {
         let script = Script::new(
+            "test",
             "a()\n--<terms\n  -- Why.\n  b()\n--terms>\nc()\n  d() --terms: why\ne()\n",
         );
         assert_eq!(script.with_terms(false).body(), "a()\nc()\ne()\n");

@@ -202,22 +202,26 @@ impl Hold {
         }
     }
 
+    /// Gives the hold up, and tells the observers.
+    async fn let_go(&mut self) -> (Option<LeaseLost>, Rest) {
+        loop {
+            let lost = self.check().err();
+            let end = self.end(HoldEnd::Released);
+            if let Some(rest) = self.entry.release_here(self.ticket.hold, self.manner) {
+                self.live = false;
+                self.tell(end);
+                return (lost, rest);
+            }
+            // The mode to release is not known yet. While this waits, dropping the future releases the hold.
+            self.told = end.map(|(told, ..)| told);
+            poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
+        }
+    }
+
     /// Passes the lock on. If the store must hear of that, waits until it has.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
         self.tell_handles();
-        let (lost, rest, end) = loop {
-            let lost = self.check().err();
-            // If the machine does not let go yet, the hold goes on.
-            let end = self.end(HoldEnd::Released);
-            if let Some(rest) = self.entry.release_here(self.ticket.hold, self.manner) {
-                break (lost, rest, end);
-            }
-            self.told = end.map(|(told, ..)| told);
-            // The mode to release is not known yet. While this waits, dropping the future releases the hold.
-            poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
-        };
-        self.live = false;
-        self.tell(end);
+        let (lost, rest) = self.let_go().await;
         let ending = match rest {
             Rest::Lease(ending) => ending,
             Rest::Part(part) => {
