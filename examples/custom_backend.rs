@@ -130,7 +130,7 @@ impl Backend for FolderBackend {
     async fn release(&self, claim: &Claim) -> Result<Released> {
         let freed = self.change(claim, |state| state.owner = None)?;
         // A folder does not know which processes look at it, so this store reports no waiters.
-        Ok(if freed { Released::Freed { contended: false } } else { Released::NotHeld })
+        Ok(if freed { Released::Freed { told: 0 } } else { Released::NotHeld })
     }
 
     /// A folder sends no message when it changes, so the watch looks every few milliseconds. A
@@ -357,7 +357,7 @@ mod tests {
         // The watch sees all later changes of the key.
         let attempt = backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await.unwrap();
         assert!(matches!(attempt, AcquireOutcome::Granted(_)));
-        assert_eq!(backend.release(&claim).await.unwrap(), Released::Freed { contended: false });
+        assert_eq!(backend.release(&claim).await.unwrap(), Released::Freed { told: 0 });
         assert_eq!(watch.next().await, Some(Hint::Released));
     }
 }

@@ -184,7 +184,7 @@ impl Store {
             self.tell(Hint::Released);
         }
         // Now and then a client listens that has no place in the queue.
-        Released::Freed { contended: self.held.is_none() && chance(1, 8) }
+        Released::Freed { told: u32::from(self.held.is_none() && chance(1, 8)) }
     }
 
     /// A release and a place at the end of the queue, if both can be had.
@@ -204,7 +204,7 @@ impl Store {
         self.held = None;
         self.serve(now, None);
         let queued = AcquireOutcome::Queued { retry_after: Some(place / 3) };
-        (Released::Freed { contended: false }, Some(queued))
+        (Released::Freed { told: 0 }, Some(queued))
     }
 
     pub(super) fn watch(&mut self) -> UnboundedReceiver<Hint> {

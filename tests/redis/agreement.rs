@@ -226,7 +226,7 @@ fn brief(step: &Step) -> String {
 /// Whether other clients heard of the release is only a hint.
 fn undisputed(released: Released) -> Released {
     match released {
-        Released::Freed { .. } => Released::Freed { contended: false },
+        Released::Freed { .. } => Released::Freed { told: 0 },
         other => other,
     }
 }

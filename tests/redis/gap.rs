@@ -30,7 +30,7 @@ async fn turns(backend: &RedisBackend, holder: Claim) -> Claim {
     let mut holder = holder;
     for _ in 0..TURNS {
         let mut next = Waiter::queue(backend, another(&holder)).await;
-        assert_eq!(backend.release(&holder).await.unwrap(), Released::Freed { contended: false });
+        assert_eq!(backend.release(&holder).await.unwrap(), Released::Freed { told: 0 });
         assert!(next.told().await.is_some());
         holder = next.claim().clone();
     }

@@ -200,7 +200,7 @@ async fn goes_on(terms: bool) {
     assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
     let seen = backend.inspect(&held.key).await.unwrap();
     assert_eq!((seen.holders.len(), seen.waiting), (1, 0));
-    assert_eq!(backend.release(&held).await.unwrap(), Released::Freed { contended: false });
+    assert_eq!(backend.release(&held).await.unwrap(), Released::Freed { told: 0 });
     drop(watch);
 }
 

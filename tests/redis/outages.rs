@@ -43,7 +43,7 @@ async fn without_the_right_to_publish_a_release_frees_the_key_and_timers_do_the_
     granted(&mute, &held).await;
     let first = Waiter::queue_for(&other, claim("a"), millis(3_000)).await;
     let second = Waiter::queue_for(&other, claim("a"), millis(3_000)).await;
-    assert_eq!(mute.release(&held).await.unwrap(), Released::Freed { contended: false });
+    assert_eq!(mute.release(&held).await.unwrap(), Released::Freed { told: 0 });
     let mut raw = server.client();
     assert!(!raw.command::<bool>(&["EXISTS", LOCK]));
     // No claim lost its place.

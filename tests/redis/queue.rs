@@ -45,7 +45,7 @@ async fn a_line_is_served_with_one_command_and_one_message_each() {
         let channels = raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]);
         assert_eq!(channels.len(), 2);
         let before_line = calls(&mut raw, "evalsha");
-        assert_eq!(holder.release(&first).await.unwrap(), Released::Freed { contended: false });
+        assert_eq!(holder.release(&first).await.unwrap(), Released::Freed { told: 0 });
         for (index, waiter) in line.iter_mut().enumerate() {
             let grant = waiter.told().await.expect("enough of the lease is known");
             assert!(grant.tokens.first() > before.last());

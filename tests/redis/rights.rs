@@ -89,7 +89,7 @@ async fn without_the_right_to_publish_a_release_still_releases() {
     let server = Server::start();
     let silent = user(&server, &without(&["+publish"])).build().unwrap();
     let watch = silent.watch(&key()).await.unwrap();
-    assert_eq!(works(&silent).await, Released::Freed { contended: false });
+    assert_eq!(works(&silent).await, Released::Freed { told: 0 });
     assert!(!server.client().command::<bool>(&["EXISTS", "lock:{a}"]));
     drop(watch);
 }
@@ -137,7 +137,7 @@ async fn without_any_channel_watching_is_denied_and_locking_works() {
             let backend = user(&server, &rules).protocol(protocol).build().unwrap();
             let error = backend.watch(&key()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-            assert_eq!(works(&backend).await, Released::Freed { contended: false });
+            assert_eq!(works(&backend).await, Released::Freed { told: 0 });
         }
     }
 }

@@ -170,13 +170,13 @@ async fn a_value_is_kept_for_as_long_as_the_app_says() {
     let left = || server.client().command::<u64>(&["PTTL", "lock:{a}:cell"]);
     assert!((90_000..=100_000).contains(&left()));
     let committed = backend.commit(&held, token, b"y").await.unwrap();
-    assert_eq!(committed, Committed::Done { contended: false });
+    assert_eq!(committed, Committed::Done { told: 0 });
     assert!((90_000..=100_000).contains(&left()));
     let forever = RedisBackend::open(server.url()).unwrap();
     let held = claim("a");
     let token = granted(&forever, &held).await.tokens.first();
     let committed = forever.commit(&held, token, b"z").await.unwrap();
-    assert_eq!(committed, Committed::Done { contended: false });
+    assert_eq!(committed, Committed::Done { told: 0 });
     assert_eq!(server.client().command::<i64>(&["PTTL", "lock:{a}:cell"]), -1);
     let _released = forever.release(&held).await.unwrap();
     let short = RedisBackend::builder(server.url()).value_retention(Duration::from_millis(1));

@@ -313,12 +313,12 @@ async fn watching_many_keys_takes_no_more_connections() {
 async fn a_release_says_whether_a_client_heard_it() {
     let server = Server::start();
     let (holder, waiter) = (builder(&server).build().unwrap(), builder(&server).build().unwrap());
-    for contended in [false, true] {
-        let watch = if contended { Some(waiter.watch(&key()).await.unwrap()) } else { None };
+    for told in [0, 1] {
+        let watch = if told > 0 { Some(waiter.watch(&key()).await.unwrap()) } else { None };
         let claim = claim("a");
         granted(&holder, &claim).await;
         let released = holder.release(&claim).await.unwrap();
-        assert_eq!(released, Released::Freed { contended });
+        assert_eq!(released, Released::Freed { told });
         drop(watch);
     }
 }
@@ -341,7 +341,7 @@ async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() {
         // A client that hears does not count as waiting.
         for (reader, messages) in [(&first, 0), (&second, 1)] {
             let released = holder.release(reader).await.unwrap();
-            assert_eq!(released, Released::Freed { contended: false });
+            assert_eq!(released, Released::Freed { told: 0 });
             assert_eq!(published(&mut raw) - before, messages);
         }
         // A writer in the queue would wake for nothing.
@@ -415,11 +415,11 @@ async fn channels_of_another_database_are_other_channels() {
     let beside = builder(&server).build().unwrap();
     let mut watch = zero.watch(&key()).await.unwrap();
     // A client that hears only itself has no claim to make way for.
-    for (backend, contended) in [(&one, false), (&zero, false), (&beside, true)] {
+    for (backend, told) in [(&one, 0), (&zero, 0), (&beside, 1)] {
         let claim = claim("a");
         granted(backend, &claim).await;
         let released = backend.release(&claim).await.unwrap();
-        assert_eq!(released, Released::Freed { contended });
+        assert_eq!(released, Released::Freed { told });
     }
     assert_eq!(next(&mut watch).await, Some(Hint::Released));
 }

@@ -144,9 +144,9 @@ impl Renewal {
 pub enum Released {
     /// The lease was held, and has now ended.
     Freed {
-        /// Whether a client was told of the release that may wait for the key outside the queue, and that the
-        /// next request may overtake. A hint.
-        contended: bool,
+        /// How many other clients heard of the release. They may wait for the key outside the queue, where the next
+        /// request may overtake them. A hint: zero if the store cannot know.
+        told: u32,
     },
     /// There was nothing to release: the lease had ended, or never began.
     NotHeld,

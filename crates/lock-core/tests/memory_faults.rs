@@ -79,7 +79,7 @@ async fn a_cut_fails_requests_and_ends_watches_until_healed() -> Result<()> {
     assert_eq!(kind(backend.release(&request.claim).await), ErrorKind::Unreachable);
     assert_eq!(unharmed.next().now_or_never(), None, "the cut is the first client's");
     faults.heal();
-    assert_eq!(backend.release(&request.claim).await?, Released::Freed { contended: true });
+    assert_eq!(backend.release(&request.claim).await?, Released::Freed { told: 1 });
     assert_eq!(unharmed.next().await, Some(Hint::Released));
     Ok(())
 }
@@ -167,7 +167,7 @@ async fn hints_can_be_lost_and_made_up() -> Result<()> {
     let mut watch = backend.watch(key).await?;
     faults.mute_hints(true);
     assert!(is_granted(&other.try_acquire(&request).await));
-    assert_eq!(other.release(&request.claim).await?, Released::Freed { contended: true });
+    assert_eq!(other.release(&request.claim).await?, Released::Freed { told: 1 });
     assert_eq!(watch.next().now_or_never(), None);
     faults.hint(key, Hint::Expired);
     assert_eq!(watch.next().await, Some(Hint::Expired));
@@ -183,11 +183,11 @@ async fn a_dropped_watch_is_gone() -> Result<()> {
     let (backend, _, other, request) = scene()?;
     let watch = other.watch(&request.claim.key).await?;
     let second = other.watch(&request.claim.key).await?;
-    for (watch, contended) in [(watch, true), (second, false)] {
+    for (watch, told) in [(watch, 1), (second, 0)] {
         assert!(is_granted(&backend.try_acquire(&request).await));
         drop(watch);
         let released = backend.release(&request.claim).await?;
-        assert_eq!(released, Released::Freed { contended });
+        assert_eq!(released, Released::Freed { told });
     }
     Ok(())
 }

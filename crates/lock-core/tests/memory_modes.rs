@@ -84,7 +84,7 @@ async fn a_reader_tells_when_it_leaves_an_upgradable_one_alone() -> Result<()> {
     for reader in &readers[..2] {
         granted(&other, reader, seconds(10)).await;
     }
-    let freed = Released::Freed { contended: false };
+    let freed = Released::Freed { told: 0 };
     assert_eq!(other.release(&readers[0]).await?, freed);
     assert_eq!(watch.next().now_or_never(), None);
     assert_eq!(other.release(&readers[1]).await?, freed);
@@ -120,7 +120,7 @@ async fn permits_add_up_and_not_beyond() -> Result<()> {
     // One permit is free when the first lease ends, all three only when both have.
     assert_eq!(refused(&other, &permits(1, 3)?).await, 10);
     assert_eq!(refused(&other, &permits(3, 3)?).await, 20);
-    assert_eq!(one.release(&two).await?, Released::Freed { contended: false });
+    assert_eq!(one.release(&two).await?, Released::Freed { told: 0 });
     granted(&other, &permits(2, 3)?, seconds(1)).await;
     refused(&one, &permits(1, 3)?).await;
     Ok(())
@@ -207,7 +207,7 @@ fn no_runtime_is_needed() -> Result<()> {
             one.renew(&Renew::new(held.clone(), seconds(10))).await,
             Renewal::Renewed { .. }
         ));
-        assert_eq!(one.release(&held).await?, Released::Freed { contended: true });
+        assert_eq!(one.release(&held).await?, Released::Freed { told: 1 });
         assert_eq!(watch.next().await, Some(lock_core::Hint::Released));
         Ok(())
     };

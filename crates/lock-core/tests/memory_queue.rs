@@ -52,7 +52,7 @@ async fn a_hand_over_says_all_and_to_one_client_alone() -> Result<()> {
     queued(&second, &theirs).await;
     assert_eq!(heard(&mut watches.0), [Hint::Contended], "once, when the queue ceased to be empty");
 
-    assert_eq!(holder.release(&held.claim).await?, Released::Freed { contended: false });
+    assert_eq!(holder.release(&held.claim).await?, Released::Freed { told: 0 });
     assert_eq!(heard(&mut watches.0), []);
     let next = Hint::Next { owner: theirs.claim.owner, after: SECOND };
     assert_eq!(heard(&mut watches.2), [next]);
@@ -119,7 +119,7 @@ async fn a_client_that_requeues_last_is_told_when_to_ask() -> Result<()> {
     granted(&holder, &held).await;
     queued(&silent, &unaware).await;
     let (released, attempt) = holder.release_and_requeue(&held.claim, &again).await?;
-    assert_eq!(released, Released::Freed { contended: false });
+    assert_eq!(released, Released::Freed { told: 0 });
     assert_eq!(attempt, Some(AcquireOutcome::Queued { retry_after: Some(SECOND) }));
     Ok(())
 }

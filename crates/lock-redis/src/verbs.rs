@@ -162,6 +162,11 @@ pub(crate) fn release(names: &Names<'_>, claim: &Claim, tell: bool) -> Result<Ca
     Ok(call)
 }
 
+/// How many other clients heard a message, if this client hears its own messages, or if it does not.
+pub(crate) fn others(told: u64, hears_itself: bool) -> u32 {
+    told.saturating_sub(u64::from(hears_itself)).try_into().unwrap_or(u32::MAX)
+}
+
 /// The meaning of the reply to [`release`], for a client that hears of its own releases, or for one
 /// that does not.
 pub(crate) fn released(
@@ -171,7 +176,7 @@ pub(crate) fn released(
     match answer {
         Ok(Answer { reply: Reply::Int(-1), .. }) => Ok(Released::NotHeld),
         Ok(Answer { reply: Reply::Int(told @ 0..), .. }) => {
-            Ok(Released::Freed { contended: told > i64::from(hears_itself) })
+            Ok(Released::Freed { told: others(told.unsigned_abs(), hears_itself) })
         }
         Ok(_) => Err(unintelligible("release")),
         Err(error) if error.kind() == ErrorKind::ForeignKey => Ok(Released::NotHeld),

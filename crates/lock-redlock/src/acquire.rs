@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use lock_core::{
-    Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Mode, OwnerTag, QuorumNode,
+    Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Key, Mode, OwnerTag, QuorumNode,
 };
 use tokio::sync::oneshot;
 
@@ -31,7 +31,7 @@ const UNMOVED: u32 = 3;
 /// The shortest time that the nodes of a majority have before the request asks other nodes as well.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How long a request waits at most for the turns of other clients.
+/// How long a request waits at most for the next turn of another client.
 const TURN: Duration = Duration::from_millis(2);
 
 /// When to ask again after a vote without a winner.
@@ -57,10 +57,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 // The ballots of a lease that is over are in the way of new ones.
                 let nodes = lapsed.iter().map(|ballot| ballot.node).collect();
                 give_up(core, request, lapsed, nodes).await;
-                // Otherwise the clients that hear first of a release would have all the turns.
-                let others = pin!(core.watched.give_way(&request.claim.key));
-                let long = pin!(pause(&core.background, core.clock, TURN));
-                select(others, long).await;
+                give_way(core, &request.claim.key).await;
                 return asking.run().await;
             }
             Begun::Joined(outcome) => {
@@ -68,6 +65,22 @@ pub(crate) async fn acquire<N: QuorumNode>(
                     return outcome;
                 }
             }
+        }
+    }
+}
+
+/// Lets other clients go first that are due a turn, unless none of them takes it. See [`crate::turns`].
+async fn give_way<N: QuorumNode>(core: &Core<N>, key: &Key) {
+    while let Some(turned) = core.watched.gives_way(key) {
+        let mut turn = pin!(turned.notified());
+        turn.as_mut().enable();
+        // There may have been a turn in between.
+        if core.watched.gives_way(key).is_none() {
+            return;
+        }
+        let long = pin!(pause(&core.background, core.clock, TURN));
+        if let Either::Right(_) = select(turn, long).await {
+            return;
         }
     }
 }
@@ -181,7 +194,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     ///
     /// While this process waits for the key, other clients probably want the key as well. Then all ask one node first,
     /// and only the client that gets its vote asks the others. So the others send one request, and no vote is split. That
-    /// takes one more round trip, which is worth it near by.
+    /// takes one more round trip, which is worth it near by. The client whose turn it is has no rival, and asks a majority.
     fn order(&self) -> Option<Order> {
         let (core, key) = (self.core, &self.request.claim.key);
         let now = core.clock.now();
@@ -201,7 +214,8 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         }
         let names = core.nodes.iter().map(|node| node.hash);
         let (first, majority) = first::majority(core.quorum, names, missing, key)?;
-        let is_contended = self.trip < SHORTEST && core.watched.has(key);
+        let is_contended =
+            self.trip < SHORTEST && core.watched.has(key) && !core.watched.is_next(key);
         let rest = if is_contended {
             majority.without([first].into_iter().collect())
         } else {

@@ -192,6 +192,7 @@ mod status;
 mod sweep;
 mod tally;
 mod tokens;
+mod turns;
 mod validity;
 mod watched;
 mod watching;

@@ -34,7 +34,10 @@ pub(crate) async fn release<N: QuorumNode>(
     }
     tracing::debug!(target: "lock_redlock", key = %claim.key, ?count, "release");
     let answer = match count.is_enough() {
-        true => Ok(count.outcome()),
+        true => {
+            core.watched.released(&claim.key, count.told);
+            Ok(count.outcome())
+        }
         false => Err(asked.failure("released it", count.rid)),
     };
     asked.finish(|_, _, _| {});
@@ -55,7 +58,8 @@ struct Count {
     /// The nodes whose vote may arrive after its release. Then the vote is released once more.
     unheard: NodeSet,
     freed: usize,
-    contended: bool,
+    /// How many other clients heard of it at one node, at most.
+    told: u32,
     was_valid: bool,
 }
 
@@ -73,7 +77,7 @@ impl Count {
         let without = (0..left.len()).collect::<NodeSet>().without(with);
         let free = without.len() - without.without(there).len();
         let (rid, most) = (without.len(), free + with.without(unheard).len());
-        Self { quorum, left, rid, free, most, unheard, freed: 0, contended: false, was_valid }
+        Self { quorum, left, rid, free, most, unheard, freed: 0, told: 0, was_valid }
     }
 
     fn note(&mut self, node: usize, released: Released) {
@@ -82,9 +86,9 @@ impl Count {
             self.rid += 1;
             self.free += usize::from(!self.unheard.contains(node));
         }
-        if let Released::Freed { contended } = released {
+        if let Released::Freed { told } = released {
             self.freed += 1;
-            self.contended |= contended;
+            self.told = self.told.max(told);
         }
     }
 
@@ -107,7 +111,7 @@ impl Count {
         let unclear = self.quorum.nodes() - self.rid;
         let was_held = self.was_valid || self.freed + unclear >= self.quorum.needed();
         match self.freed > 0 && was_held {
-            true => Released::Freed { contended: self.contended },
+            true => Released::Freed { told: self.told },
             false => Released::NotHeld,
         }
     }

@@ -8,6 +8,7 @@ use lock_core::{Instant, Key, OwnerTag};
 use tokio::sync::Notify;
 
 use crate::guarded::Guarded;
+use crate::turns::Turns;
 
 /// The watched keys. Other clients probably want such a key as well.
 #[derive(Debug, Default)]
@@ -18,17 +19,12 @@ struct Rivals {
     watches: usize,
     /// The claim that was last in the way, and since when this process knows that.
     last: Option<(OwnerTag, Instant)>,
-    /// How often the lock was free since this process released it.
-    turns: u32,
+    turns: Turns,
     /// Whether the next hint is about the release of this process.
     is_own: bool,
-    /// How many turns others have between two turns of this process: a smoothed average, times [`UNIT`].
-    usual: u32,
     /// Tells of each turn.
     turned: Arc<Notify>,
 }
-
-const UNIT: u32 = 64;
 
 /// For how long a claim that has one node is expected to get the others.
 const RECENT: Duration = Duration::from_millis(5);
@@ -62,28 +58,28 @@ impl Watched {
     /// This process has the lock.
     pub(crate) fn win(&self, key: &Key) {
         if let Some(known) = self.0.lock().get_mut(key) {
-            let turns = std::mem::take(&mut known.turns).min(UNIT);
-            known.usual = (3 * known.usual + turns * UNIT) / 4;
+            known.turns.win();
             known.is_own = true;
         }
     }
 
-    /// Waits for as long as this process should let others go first, because its last turn was not long ago.
-    pub(crate) async fn give_way(&self, key: &Key) {
-        while let Some(turned) = self.gives_way(key) {
-            let mut turn = std::pin::pin!(turned.notified());
-            turn.as_mut().enable();
-            // There may have been a turn in between.
-            if self.gives_way(key).is_some() {
-                turn.await;
-            }
+    /// This process has released the lock, and so many other clients listened.
+    pub(crate) fn released(&self, key: &Key, others: u32) {
+        if let Some(known) = self.0.lock().get_mut(key) {
+            known.turns.others = others;
         }
     }
 
-    /// What tells of the next turn, if the process should wait for it.
-    fn gives_way(&self, key: &Key) -> Option<Arc<Notify>> {
+    /// Whether each other client has had exactly one turn since this process had the lock. Then no other client is going
+    /// to ask first.
+    pub(crate) fn is_next(&self, key: &Key) -> bool {
+        self.0.lock().get(key).is_some_and(|known| known.turns.is_next())
+    }
+
+    /// What tells of the next turn, if this process should wait for it: others have had fewer turns than they are due.
+    pub(crate) fn gives_way(&self, key: &Key) -> Option<Arc<Notify>> {
         let keys = self.0.lock();
-        let known = keys.get(key).filter(|known| 2 * known.turns * UNIT < known.usual)?;
+        let known = keys.get(key).filter(|known| known.turns.gives_way())?;
         Some(Arc::clone(&known.turned))
     }
 }
@@ -95,7 +91,7 @@ impl Watching {
         let mut keys = self.watched.0.lock();
         let Some(known) = keys.get_mut(&self.key) else { return };
         if !std::mem::take(&mut known.is_own) {
-            known.turns = known.turns.saturating_add(1).min(UNIT);
+            known.turns.pass();
         }
         let turned = Arc::clone(&known.turned);
         drop(keys);
@@ -141,42 +137,38 @@ mod tests {
     }
 
     #[test]
-    fn a_process_gives_way_until_others_had_half_of_their_usual_turns() {
+    fn a_process_gives_way_until_each_other_client_had_a_turn() {
         let (watched, key) = (Arc::new(Watched::default()), Key::new("a").unwrap());
         let watch = watched.watch(&key);
         let gives_way = || watched.gives_way(&key).is_some();
-        assert!(!gives_way());
-        // Its own turn, and three turns of others.
-        for _ in 0..8 {
-            watched.win(&key);
-            (0..4).for_each(|_| watch.turns());
-        }
+        assert!(!gives_way() && !watched.is_next(&key));
         watched.win(&key);
-        let mut waits = std::pin::pin!(watched.give_way(&key));
-        for _ in 0..2 {
+        watched.released(&key, 2);
+        // Its own release is not a turn of another client.
+        for is_own in [true, false] {
             watch.turns();
-            assert!(waits.as_mut().now_or_never().is_none() && gives_way());
+            assert!(gives_way() && !watched.is_next(&key), "{is_own}");
         }
         watch.turns();
-        assert!(waits.now_or_never().is_some() && !gives_way());
-        // Alone it need not wait.
-        for _ in 0..32 {
-            watched.win(&key);
-            watch.turns();
-        }
-        assert!(!gives_way());
+        assert!(!gives_way() && watched.is_next(&key));
+        watch.turns();
+        assert!(!gives_way() && !watched.is_next(&key));
     }
 
     #[test]
-    fn a_process_that_watches_no_more_does_not_wait() {
+    fn a_turn_wakes_a_process_that_gives_way_and_so_does_the_end_of_the_last_watch() {
         let (watched, key) = (Arc::new(Watched::default()), Key::new("a").unwrap());
         let watch = watched.watch(&key);
         watched.win(&key);
-        (0..9).for_each(|_| watch.turns());
-        watched.win(&key);
-        let mut waits = std::pin::pin!(watched.give_way(&key));
+        watched.released(&key, 2);
+        let turned = watched.gives_way(&key).unwrap();
+        let mut waits = std::pin::pin!(turned.notified());
+        assert!(waits.as_mut().now_or_never().is_none());
+        watch.turns();
+        assert!(waits.now_or_never().is_some());
+        let mut waits = std::pin::pin!(turned.notified());
         assert!(waits.as_mut().now_or_never().is_none());
         drop(watch);
-        assert!(waits.now_or_never().is_some());
+        assert!(waits.now_or_never().is_some() && watched.gives_way(&key).is_none());
     }
 }

@@ -218,7 +218,7 @@ async fn server_sits_out(world: &World) -> Outcome {
     })?;
     let renewal = here.renew(&Renew::new(held.clone(), asked(&held).ttl)).await;
     is(matches!(renewal, Renewal::Renewed { .. }), || format!("{renewal:?}"))?;
-    for released in [Released::Freed { contended: false }, Released::NotHeld] {
+    for released in [Released::Freed { told: 0 }, Released::NotHeld] {
         let answer = here.release(&held).await.map_err(said)?;
         is(answer == released, || format!("{answer:?}"))?;
     }

@@ -136,9 +136,9 @@ pub trait CellBackend: Backend {
             }
         }
         Ok(match self.release(claim).await? {
-            Released::Freed { contended } => Committed::Done { contended },
+            Released::Freed { told } => Committed::Done { told },
             // The lease has ended by itself since the value was stored.
-            Released::NotHeld => Committed::Done { contended: false },
+            Released::NotHeld => Committed::Done { told: 0 },
         })
     }
 }
@@ -309,7 +309,7 @@ pub enum Committed {
     /// The value was stored, and the claim does not hold the lock any more.
     Done {
         /// As in [`Released::Freed`](crate::Released::Freed).
-        contended: bool,
+        told: u32,
     },
     /// The claim does not hold the lock, or the present value has a higher token. This call wrote nothing.
     NotHeld,
@@ -326,12 +326,12 @@ impl Committed {
     ///
     /// let token = FencingToken::new(7);
     /// let kept = Cell::new(b"five".to_vec(), token, false);
-    /// assert_eq!(Committed::late(Some(&kept), token, b"five"), Committed::Done { contended: false });
+    /// assert_eq!(Committed::late(Some(&kept), token, b"five"), Committed::Done { told: 0 });
     /// assert_eq!(Committed::late(None, token, b"five"), Committed::NotHeld);
     /// ```
     pub fn late(kept: Option<&Cell>, token: FencingToken, value: &[u8]) -> Self {
         let is_done = |kept: &Cell| kept.token == token && kept.value == value && kept.settled;
-        if kept.is_some_and(is_done) { Self::Done { contended: false } } else { Self::NotHeld }
+        if kept.is_some_and(is_done) { Self::Done { told: 0 } } else { Self::NotHeld }
     }
 }
 

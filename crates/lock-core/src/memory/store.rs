@@ -107,7 +107,7 @@ impl Store {
             )
         });
         match attempt.flatten() {
-            Some(attempt) => (Released::Freed { contended: false }, Some(attempt)),
+            Some(attempt) => (Released::Freed { told: 0 }, Some(attempt)),
             None => (self.release(claim, client), None),
         }
     }
@@ -290,7 +290,7 @@ mod tests {
             let attempt = store.acquire(&request, &client, Clock::tokio().now());
             assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))));
             if index % 2 == 0 {
-                assert_eq!(store.release(&claim, &client), Released::Freed { contended: false });
+                assert_eq!(store.release(&claim, &client), Released::Freed { told: 0 });
             } else if index % 20 == 1 {
                 tokio::time::advance(ttl.duration()).await;
             }

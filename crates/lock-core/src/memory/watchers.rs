@@ -1,5 +1,6 @@
 //! The watches of a key.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -52,12 +53,14 @@ impl Watchers {
         !client.is_cut() && self.0.iter().any(|watcher| watcher.is_of(client))
     }
 
-    /// Writes a hint to all watches. Returns whether some belong to another client than `sender`.
-    pub(super) fn tell_all(&self, hint: Hint, sender: &Arc<Connection>, post: &mut Post) -> bool {
+    /// Writes a hint to all watches. Returns how many other clients than `sender` have one.
+    pub(super) fn tell_all(&self, hint: Hint, sender: &Arc<Connection>, post: &mut Post) -> u32 {
         for watcher in self.0.iter().filter(|watcher| !watcher.connection.is_muted()) {
             post.add(&watcher.hints, hint.clone());
         }
-        self.0.iter().any(|watcher| !watcher.is_of(sender))
+        let others = self.0.iter().filter(|watcher| !watcher.is_of(sender));
+        let others: HashSet<_> = others.map(|it| Arc::as_ptr(&it.connection)).collect();
+        others.len().try_into().unwrap_or(u32::MAX)
     }
 
     /// Writes a hint to the watches of one client.

@@ -98,7 +98,7 @@ impl CellBackend for Mutant {
     }
 
     async fn commit(&self, claim: &Claim, token: FencingToken, value: &[u8]) -> Result<Committed> {
-        let done = Committed::Done { contended: false };
+        let done = Committed::Done { told: 0 };
         let committed = match self.bug {
             Bug::CommitKeepsTheLease => {
                 return Ok(

@@ -101,7 +101,7 @@ impl Mutant {
         let was_holder = self.shared().seen.contains(&claim.owner);
         let released = match (self.bug, holder) {
             (Bug::IgnoresTheMode, _) => self.store.release(&self.as_held(claim)).await?,
-            (Bug::KeepsWhatIsReleased, _) => return Ok(Released::Freed { contended: false }),
+            (Bug::KeepsWhatIsReleased, _) => return Ok(Released::Freed { told: 0 }),
             (Bug::ReleaseIgnoresTheOwner, Some(holder)) => self.store.release(&holder).await?,
             (Bug::ReleasesByTag, Some(holder)) if holder.owner.tag() == claim.owner.tag() => {
                 self.store.release(&holder).await?

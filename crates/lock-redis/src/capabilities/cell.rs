@@ -94,8 +94,8 @@ impl Site {
         let hub = self.hub();
         if !hub.forget(names, claim) {
             let answer = self.run(verbs::value_release(names, claim, token, value)).await?;
-            if let Some(Released::Freed { contended }) = verbs::quickly_released(&answer)? {
-                return Ok((Committed::Done { contended }, None));
+            if let Some(Released::Freed { told }) = verbs::quickly_released(&answer)? {
+                return Ok((Committed::Done { told }, None));
             }
         }
         let tell = hub.listening().release_messages;
@@ -105,8 +105,11 @@ impl Site {
         }
         // The value is written.
         let ended = self.release_in_full(names, claim).await?;
-        let contended = matches!(ended.released, Released::Freed { contended: true });
-        Ok((Committed::Done { contended }, Some(ended)))
+        let told = match ended.released {
+            Released::Freed { told } => told,
+            _ => 0,
+        };
+        Ok((Committed::Done { told }, Some(ended)))
     }
 }
 

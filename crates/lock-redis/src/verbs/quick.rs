@@ -8,7 +8,7 @@ use lock_core::{
 
 use super::brought::{bringing, split};
 use super::{
-    Acquired, NUMBERS, number, on, on_state, queued, remaining, time_left, unintelligible,
+    Acquired, NUMBERS, number, on, on_state, others, queued, remaining, time_left, unintelligible,
     valid_for,
 };
 use crate::hub::Inbox;
@@ -223,15 +223,15 @@ pub(crate) fn handed_over(
     if text == b"?" {
         return Ok(None);
     }
-    let (mut contended, mut acquired) = (false, None);
-    if let Some(told) = text.strip_prefix(b"f ") {
-        contended = number::<u64>(told).ok_or_else(nonsense)? > u64::from(hears_itself);
+    let (mut told, mut acquired) = (0, None);
+    if let Some(heard) = text.strip_prefix(b"f ") {
+        told = others(number(heard).ok_or_else(nonsense)?, hears_itself);
     } else if !text.is_empty() {
         let (next, _) = next.ok_or_else(nonsense)?;
         let left = text.strip_prefix(b"q ").ok_or_else(nonsense)?;
         acquired = Some(queued(left, next.ttl, answer.sent).ok_or_else(nonsense)?);
     }
-    Ok(Some((Released::Freed { contended }, acquired)))
+    Ok(Some((Released::Freed { told }, acquired)))
 }
 
 /// The end of a place, after its times: how long a lease lives that is handed over, how many tokens it reserves, and
@@ -265,7 +265,7 @@ pub(crate) fn note_release(names: &Names<'_>, claim: &Claim) -> Call {
 /// The meaning of the reply to [`quick_release`] or [`single_release`]; `None` if the full script has to decide.
 pub(crate) fn quickly_released(answer: &Answer) -> Result<Option<Released>, Error> {
     match &answer.reply {
-        Reply::Text(text) if text.is_empty() => Ok(Some(Released::Freed { contended: false })),
+        Reply::Text(text) if text.is_empty() => Ok(Some(Released::Freed { told: 0 })),
         Reply::Text(text) if text == b"?" => Ok(None),
         _ => Err(unintelligible("release")),
     }

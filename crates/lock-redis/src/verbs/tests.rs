@@ -197,8 +197,8 @@ proptest! {
         let released = released(Ok(Answer { sent: SENT, reply: reply.clone() }), hears);
         match (&reply, &released) {
             (Reply::Int(-1), Ok(Released::NotHeld)) => {}
-            (Reply::Int(told @ 0..), Ok(Released::Freed { contended })) => {
-                prop_assert_eq!(*contended, *told > i64::from(hears));
+            (Reply::Int(told @ 0..), Ok(Released::Freed { told: others })) => {
+                prop_assert_eq!(i64::from(*others), (*told - i64::from(hears)).clamp(0, u32::MAX.into()));
             }
             (Reply::Int(-1..) , _) => prop_assert!(false, "{:?}", released),
             (_, Err(error)) => prop_assert_eq!(error.kind(), ErrorKind::Protocol),
@@ -209,11 +209,11 @@ proptest! {
             let text = matches!(reply, Reply::Text(_)).then(|| text_of(&reply));
             match handed_over(next, &answer, hears) {
                 Ok(Some((_, Some(_)))) => prop_assert!(is_queued(text_of(&reply)), "{:?}", reply),
-                Ok(Some((Released::Freed { contended }, None))) => {
+                Ok(Some((Released::Freed { told: others }, None))) => {
                     let told = text.and_then(|it| it.strip_prefix(b"f ")).map(number::<u64>);
-                    let more = told.flatten().is_some_and(|told| told > u64::from(hears));
+                    let told_others = told.flatten().map_or(0, |told| told.saturating_sub(u64::from(hears)));
                     prop_assert!(text == Some(b"") || told.is_some(), "{:?}", reply);
-                    prop_assert_eq!(contended, more);
+                    prop_assert_eq!(u64::from(others), told_others.min(u32::MAX.into()));
                 }
                 Ok(Some(other)) => prop_assert!(false, "{:?}", other),
                 Ok(None) => prop_assert_eq!(text, Some(&b"?"[..])),

@@ -3,7 +3,7 @@
 use lock_core::{Claim, Committed, Error, FencingToken};
 
 use super::quick::{on_queue, on_value, script};
-use super::{NUMBERS, number, unintelligible};
+use super::{NUMBERS, number, others, unintelligible};
 use crate::keys::Names;
 use crate::link::Answer;
 use crate::scripts::{TERM_VALUE_HAND_OVER, VALUE_HAND_OVER, VALUE_RELEASE};
@@ -49,16 +49,16 @@ pub(crate) fn value_hand_over(
 pub(crate) fn committed(answer: &Answer, hears_itself: bool) -> Result<Option<Committed>, Error> {
     let nonsense = || unintelligible("commit");
     let Reply::Text(text) = &answer.reply else { return Err(nonsense()) };
-    let contended = match &text[..] {
+    let told = match &text[..] {
         b"?" => return Ok(None),
         b"n" => return Ok(Some(Committed::NotHeld)),
-        b"" | b"d" => false,
+        b"" | b"d" => 0,
         text => {
             let told = text.strip_prefix(b"f ").ok_or_else(nonsense)?;
-            number::<u64>(told).ok_or_else(nonsense)? > u64::from(hears_itself)
+            others(number(told).ok_or_else(nonsense)?, hears_itself)
         }
     };
-    Ok(Some(Committed::Done { contended }))
+    Ok(Some(Committed::Done { told }))
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl Backend for SimNode {
             self.repeat_later(&claim);
         }
         let release = move |store: &MemoryBackend| match flaw {
-            Flaw::ReleasesNothing => Ok(Released::Freed { contended: false }),
+            Flaw::ReleasesNothing => Ok(Released::Freed { told: 0 }),
             _ => at_once(store.release(&claim)),
         };
         self.ask("release", release).await?.answer

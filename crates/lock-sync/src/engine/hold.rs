@@ -143,11 +143,11 @@ impl Hold {
     }
 
     /// The store has written the value and ended the lease.
-    pub(crate) fn committed(mut self, contended: bool) {
+    pub(crate) fn committed(mut self, told: u32) {
         self.live = false;
         self.tell_handles();
         let end = self.end(HoldEnd::Committed);
-        self.entry.event(|machine| machine.committed(self.ticket.hold, contended));
+        self.entry.event(|machine| machine.committed(self.ticket.hold, told));
         self.tell(end);
     }
 

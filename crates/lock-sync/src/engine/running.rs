@@ -268,7 +268,7 @@ impl<E: Asks> Running<E> {
                 if let Err(error) = result {
                     tracing::warn!(%key, %error, retried = error.is_retryable(), "a release failed");
                 }
-                let quiet = matches!(result, Ok((Released::Freed { contended: false }, None)));
+                let quiet = matches!(result, Ok((Released::Freed { told: 0 }, None)));
                 if !(quiet && self.entry.came_back()) {
                     self.entry.event(|machine| machine.release_done(claim, result));
                 }

@@ -60,8 +60,8 @@ impl Entry {
     ) -> Committed {
         match self.store(claim, token, Some(value), client, now, post) {
             Stored::Written => match self.release(claim, client, now, post) {
-                Released::Freed { contended } => Committed::Done { contended },
-                Released::NotHeld => Committed::Done { contended: false },
+                Released::Freed { told } => Committed::Done { told },
+                Released::NotHeld => Committed::Done { told: 0 },
             },
             Stored::NotHeld => Committed::late(self.load(now).as_ref(), token, value),
         }

@@ -291,12 +291,12 @@ impl Entry {
         }
         // A claim that was served holds the key and has been told. The others need not know.
         let is_free = self.leases.is_empty();
-        let contended = is_free && self.watchers.tell_all(Hint::Released, client, post);
+        let told = if is_free { self.watchers.tell_all(Hint::Released, client, post) } else { 0 };
         // An upgrade in the queue was served. An upgrade without a place can only ask again.
         let is_reader = claim.mode == Mode::Shared;
         if is_reader && self.queue.is_empty() && self.leases.can_be_upgraded() {
             self.watchers.tell_all(Hint::Released, client, post);
         }
-        Released::Freed { contended }
+        Released::Freed { told }
     }
 }

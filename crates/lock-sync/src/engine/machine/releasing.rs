@@ -191,7 +191,7 @@ impl<W> Machine<W> {
 
     /// The store has the lease back that [parts alone](Self::parts_alone). The next event settles the machine.
     pub(in super::super) fn came_back(&mut self) {
-        self.released(0, &Ok((Released::Freed { contended: false }, None)));
+        self.released(0, &Ok((Released::Freed { told: 0 }, None)));
     }
 
     pub(super) fn released(
@@ -214,7 +214,7 @@ impl<W> Machine<W> {
                 self.seats[seat] = Seat::Asking(*next);
                 return self.answered(seat, &Ok(attempt.clone()));
             }
-            (Ok((Released::Freed { contended }, _)), _) => *contended,
+            (Ok((Released::Freed { told }, _)), _) => *told > 0,
             (other, next) => {
                 // An earlier release without an answer may have put the next claim into the queue.
                 self.pass.ops.extend(next.map(|next| Op::Forget(next.claim)));

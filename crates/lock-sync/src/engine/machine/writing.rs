@@ -111,7 +111,7 @@ impl<W> Machine<W> {
     }
 
     /// The store has written the value and ended the lease.
-    pub(in super::super) fn committed(&mut self, hold: HoldId, contended: bool) {
+    pub(in super::super) fn committed(&mut self, hold: HoldId, told: u32) {
         let seat = hold.seat();
         let Some(leased) = self.seats.get_mut(seat).and_then(|seat| seat.leased_mut()) else {
             return;
@@ -124,7 +124,7 @@ impl<W> Machine<W> {
             let mut going = Going::new(self.pass.now);
             going.release.send();
             leased.stage = Stage::Going(going);
-            self.released(seat, &Ok((Released::Freed { contended }, None)));
+            self.released(seat, &Ok((Released::Freed { told }, None)));
         }
     }
 

@@ -155,8 +155,8 @@ impl World {
         }
         self.serve(None);
         failure(answer, Answer::ReplyLost)?;
-        let contended = held && std::mem::take(&mut self.bystander);
-        Ok(if held { (Released::Freed { contended }, queued) } else { (Released::NotHeld, None) })
+        let told = u32::from(held && std::mem::take(&mut self.bystander));
+        Ok(if held { (Released::Freed { told }, queued) } else { (Released::NotHeld, None) })
     }
 
     pub(super) fn renew(&mut self, request: &Renew, sent: Instant, answer: Answer) -> Renewal {

@@ -93,8 +93,8 @@ impl RemoteCell {
             Err(unwritten @ Unwritten::Refused(_)) => return Err((Some(hold), unwritten)),
             Err(unwritten) => return Err((None, unwritten)),
         };
-        let contended = match self.send(&hold, &write, value).await {
-            Ok(contended) => contended,
+        let told = match self.send(&hold, &write, value).await {
+            Ok(told) => told,
             Err(Unclear::Clear(unwritten @ Unwritten::Refused(_))) => {
                 hold.wrote(None);
                 return Err((Some(hold), unwritten));
@@ -103,12 +103,12 @@ impl RemoteCell {
             Err(Unclear::Doubt(error)) => {
                 let resolved = self.resolve(&hold, &write, value, error).await;
                 resolved.map_err(|unwritten| (None, unwritten))?;
-                hold.committed(false);
+                hold.committed(0);
                 return Ok(write.token);
             }
         };
         if write.ends {
-            hold.committed(contended);
+            hold.committed(told);
             return Ok(write.token);
         }
         let committed = LoadedValue::new(Some(Cell::new(value.to_vec(), write.token, true)));
@@ -121,9 +121,9 @@ impl RemoteCell {
         Ok(write.token)
     }
 
-    /// Sends a write until there is an answer, the lease is over, or no retries are left. Returns whether other clients
-    /// wait outside the queue.
-    async fn send(&self, hold: &Hold, write: &Write, value: &[u8]) -> Result<bool, Unclear> {
+    /// Sends a write until there is an answer, the lease is over, or no retries are left. Returns how many other
+    /// clients heard of the release.
+    async fn send(&self, hold: &Hold, write: &Write, value: &[u8]) -> Result<u32, Unclear> {
         let mut retries = Retries::new(&self.bare, Limit::none());
         let mut doubt = None::<Error>;
         loop {
@@ -131,7 +131,7 @@ impl RemoteCell {
                 return Err(unclear(doubt, Unwritten::Lost(lost)));
             }
             match self.send_once(write, value).await {
-                Ok(Committed::Done { contended }) => return Ok(contended),
+                Ok(Committed::Done { told }) => return Ok(told),
                 Ok(_) => return Err(unclear(doubt, Unwritten::Lost(hold.loss()))),
                 Err(error) if !error.is_retryable() => {
                     return Err(unclear(doubt, Unwritten::Refused(error)));
@@ -151,7 +151,7 @@ impl RemoteCell {
         }
         let stored = self.bare.ask(self.backend.store(claim, *token, Some(value))).await?;
         Ok(match stored {
-            Stored::Written => Committed::Done { contended: false },
+            Stored::Written => Committed::Done { told: 0 },
             _ => Committed::NotHeld,
         })
     }

@@ -1,0 +1,92 @@
+//! When a client that wants a lock again lets other clients go first. Nodes keep no queue, so the clients take turns.
+
+/// The turns at one key since this client had the lock.
+///
+/// Of several clients that hear of a release, the fastest would have every turn. So a client waits until each other
+/// client that listened to its own release has had a turn. A client that listens may not want the lock, or may only
+/// share it. Then this client waits in vain, gets the lock before its turn, and expects fewer turns for a while.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// How many turns other clients have had.
+    had: u32,
+    /// How many other clients listened to the last release of this client.
+    pub(crate) others: u32,
+    /// How many turns are worth waiting for, times [`UNIT`].
+    worth: u32,
+}
+
+/// By this part of a turn the expectation grows with each turn of this client.
+const UNIT: u32 = 8;
+
+/// The most turns that a client waits for.
+const MOST: u32 = 64;
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { had: 0, others: 0, worth: MOST * UNIT }
+    }
+}
+
+impl Turns {
+    fn due(&self) -> u32 {
+        self.others.min(self.worth / UNIT)
+    }
+
+    /// Another client has had a turn.
+    pub(crate) fn pass(&mut self) {
+        self.had = self.had.saturating_add(1).min(MOST);
+    }
+
+    /// This client has its turn.
+    pub(crate) fn win(&mut self) {
+        let had = std::mem::take(&mut self.had);
+        self.worth = match had < self.due() {
+            true => had * UNIT,
+            false => (self.worth + 1).min(MOST * UNIT),
+        };
+    }
+
+    /// Whether other clients have had fewer turns than they are due.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.had < self.due()
+    }
+
+    /// Whether other clients have had exactly one turn each.
+    pub(crate) fn is_next(&self) -> bool {
+        self.others > 0 && self.had == self.others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients take turns at a lock. The hasty client is always the fastest.
+    #[test]
+    fn the_fastest_client_has_no_more_turns_than_the_others() {
+        const CLIENTS: usize = 4;
+        let mut clients: [Turns; CLIENTS] = Default::default();
+        let mut won = [0; CLIENTS];
+        for _ in 0..400 {
+            let next = (0..CLIENTS).find(|&it| !clients[it].gives_way()).unwrap_or_default();
+            won[next] += 1;
+            clients[next].win();
+            clients[next].others = CLIENTS as u32 - 1;
+            (0..CLIENTS).filter(|&it| it != next).for_each(|it| clients[it].pass());
+        }
+        assert_eq!(won, [100; CLIENTS]);
+    }
+
+    /// Three clients listen, and only one of them takes turns.
+    #[test]
+    fn a_client_seldom_waits_for_clients_that_take_no_turn() {
+        let (mut turns, mut vain) = (Turns::default(), 0);
+        for _ in 0..800 {
+            turns.win();
+            turns.others = 3;
+            turns.pass();
+            vain += u32::from(turns.gives_way());
+        }
+        assert!((1..=800 / UNIT).contains(&vain), "{vain}");
+    }
+}
