@@ -32,7 +32,7 @@ const UNMOVED: u32 = 3;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// How long a request waits at most for the next turn of another client.
-const TURN: Duration = Duration::from_millis(2);
+const TURN: Duration = Duration::from_millis(5);
 
 /// When to ask again after a vote without a winner.
 const SOON: Duration = Duration::from_millis(50);

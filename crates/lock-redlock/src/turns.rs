@@ -9,8 +9,8 @@
 pub(crate) struct Turns {
     /// How many turns other clients have had.
     had: u32,
-    /// How many other clients listened to the last release of this client.
-    pub(crate) others: u32,
+    /// How many other clients listen, according to the releases of this client.
+    others: u32,
     /// How many turns are worth waiting for, times [`UNIT`].
     worth: u32,
 }
@@ -46,6 +46,12 @@ impl Turns {
         };
     }
 
+    /// This client has released the lock, and so many other clients listened. A client that asks for the lock may not
+    /// listen yet, so the number falls slowly.
+    pub(crate) fn released(&mut self, others: u32) {
+        self.others = others.max(self.others.saturating_sub(1));
+    }
+
     /// Whether other clients have had fewer turns than they are due.
     pub(crate) fn gives_way(&self) -> bool {
         self.had < self.due()
@@ -71,7 +77,7 @@ mod tests {
             let next = (0..CLIENTS).find(|&it| !clients[it].gives_way()).unwrap_or_default();
             won[next] += 1;
             clients[next].win();
-            clients[next].others = CLIENTS as u32 - 1;
+            clients[next].released(CLIENTS as u32 - 1);
             (0..CLIENTS).filter(|&it| it != next).for_each(|it| clients[it].pass());
         }
         assert_eq!(won, [100; CLIENTS]);
@@ -83,7 +89,7 @@ mod tests {
         let (mut turns, mut vain) = (Turns::default(), 0);
         for _ in 0..800 {
             turns.win();
-            turns.others = 3;
+            turns.released(3);
             turns.pass();
             vain += u32::from(turns.gives_way());
         }

@@ -66,7 +66,7 @@ impl Watched {
     /// This process has released the lock, and so many other clients listened.
     pub(crate) fn released(&self, key: &Key, others: u32) {
         if let Some(known) = self.0.lock().get_mut(key) {
-            known.turns.others = others;
+            known.turns.released(others);
         }
     }
 
