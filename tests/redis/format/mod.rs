@@ -232,7 +232,7 @@ async fn inbox_listeners_and_token_of_a_grant_outlast_its_renewal() {
     assert_eq!(heard(&mut ears), ["lock:inbox:ab", &format!("wanted {LOCK}")]);
     waiter.release().await;
     // All listeners hear of the release.
-    assert!(matches!(one.release(&held).await.unwrap(), Released::Freed { told: 1 }));
+    assert!(matches!(one.release(&held).await.unwrap(), Released::Freed { told: 1.. }));
     assert_eq!(heard(&mut ears), ["lock:{a}:released@0", "released"]);
 }
 
