@@ -299,8 +299,8 @@ impl<E: Asks> Running<E> {
 
     /// The store has answered a release.
     fn tell_hand_over(&self, answer: &Result<(Released, Option<AcquireOutcome>), Error>) {
-        if let Ok((Released::Freed { contended }, _)) = answer
-            && (self.wanted || *contended)
+        if let Ok((Released::Freed { told }, _)) = answer
+            && (self.wanted || *told > 0)
         {
             let event = HandedOver::new(self.entry.key(), HandOver::Given);
             self.entry.shared().observers.tell(|observer| observer.handed_over(&event));
