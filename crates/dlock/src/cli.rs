@@ -1,0 +1,112 @@
+//! The command line: options for all commands, and messages on one line.
+
+use std::io::{self, IsTerminal};
+
+use clap::error::ErrorKind;
+use clap::{Parser, ValueEnum};
+use lock_core::Label;
+
+use crate::view::{Site, USAGE, View};
+
+/// Distributed locks on the command line
+#[derive(Debug, Parser)]
+#[command(name = "dlock", version, about, disable_help_subcommand = true)]
+struct Cli {
+    /// The store, for example redis://host:6379 or redlock+redis://a,b,c
+    #[arg(long, global = true, env = "LOCK_URL", hide_env_values = true)]
+    url: Option<String>,
+    /// The label by which other clients know this one; by default dlock@host:pid
+    #[arg(long, global = true, value_parser = label)]
+    label: Option<Label>,
+    /// When to use colors; NO_COLOR in the environment means never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+    #[command(subcommand)]
+    command: View,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+fn label(text: &str) -> Result<Label, String> {
+    Label::new(text).map_err(|error| error.to_string())
+}
+
+/// What the command line asks for.
+pub(crate) enum Parsed {
+    Command(Site, View),
+    /// There is nothing to do. What there is to say has been said.
+    Ended(u8),
+}
+
+pub(crate) fn parse() -> Parsed {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
+            _ = error.print();
+            return Parsed::Ended(0);
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            _ = error.print();
+            return Parsed::Ended(USAGE);
+        }
+        Err(error) => return mistake(&one_line(&error.render().to_string())),
+    };
+    let Some(url) = cli.url else {
+        return mistake(
+            "no store is named: use --url or LOCK_URL, for example redis://127.0.0.1:6379",
+        );
+    };
+    let is_terminal = io::stdout().is_terminal();
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let has_colors = match cli.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => is_terminal && !wants_none,
+    };
+    let label = cli.label.unwrap_or_else(Label::of_process);
+    Parsed::Command(Site { url, label, has_colors, is_terminal }, cli.command)
+}
+
+fn mistake(what: &str) -> Parsed {
+    eprintln!("dlock: {what}");
+    Parsed::Ended(USAGE)
+}
+
+/// The message of the parser, with its hints and without the general part, on one line.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim);
+    let lines =
+        lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let line = lines.join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_message_is_one_line_with_its_hints() {
+        let of =
+            |args: &[&str]| one_line(&Cli::try_parse_from(args).unwrap_err().render().to_string());
+        let lacks = of(&["dlock", "inspect"]);
+        assert_eq!(lacks, "the following required arguments were not provided: <NAME>");
+        let typo = of(&["dlock", "lst"]);
+        assert!(typo.starts_with("unrecognized subcommand 'lst' tip: "), "{typo}");
+    }
+}

@@ -1,0 +1,111 @@
+//! The audit line of a forced release: who asked, what ended, and who held it.
+
+use lock_core::{Inspection, Key, Label};
+
+use crate::view::records::name;
+use crate::view::shown::count;
+
+/// The socket on which the system takes log messages.
+const SYSLOG: &str = "/dev/log";
+/// The facility `authpriv` at the level `notice`.
+const PRIORITY: u8 = (10 << 3) | 5;
+
+/// The person or program that asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Requester {
+    label: Label,
+    user: String,
+}
+
+impl Requester {
+    pub(crate) fn new(label: Label) -> Self {
+        let user =
+            ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|it| std::env::var(it).ok());
+        #[cfg(unix)]
+        let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
+        #[cfg(not(unix))]
+        let user = user.unwrap_or_else(|| "?".to_owned());
+        Self { label, user: user.chars().filter(|it| !it.is_control()).collect() }
+    }
+}
+
+/// The line: the requester, the lock, how many leases ended, and the holders that an inspection saw just before.
+pub(crate) fn line(requester: &Requester, lock: &Key, ended: u64, before: &Inspection) -> String {
+    let Requester { label, user } = requester;
+    let holders: Vec<_> = before.holders.iter().map(ToString::to_string).collect();
+    let others = before.holding.saturating_sub(holders.len() as u64);
+    let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+    let (host, pid) = (rustix::system::uname(), std::process::id());
+    format!(
+        "audit: {user}@{} ({label}, process {pid}) released `{}` by force: {} ended; held by {}{others}",
+        host.nodename().to_string_lossy(),
+        name(lock),
+        count(ended, "lease"),
+        if holders.is_empty() { "no client that was seen".to_owned() } else { holders.join(", ") },
+    )
+}
+
+/// Writes the line to the log of the system where there is one, and to subscribers of traces.
+pub(crate) fn log(line: &str) {
+    tracing::warn!(target: "dlock::audit", "{line}");
+    #[cfg(unix)]
+    to_syslog(SYSLOG, line);
+}
+
+/// Writes the line to standard error.
+pub(crate) fn show(line: &str) {
+    eprintln!("dlock: {line}");
+}
+
+/// A log that is absent or full loses the line: the line is on standard error as well.
+#[cfg(unix)]
+fn to_syslog(socket: &str, line: &str) {
+    use std::os::unix::net::UnixDatagram;
+
+    let Ok(log) = UnixDatagram::unbound() else { return };
+    _ = log.set_nonblocking(true);
+    let message = format!("<{PRIORITY}>dlock[{}]: {line}", std::process::id());
+    _ = log.send_to(message.as_bytes(), socket);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::{FencingToken, Holder, Kind};
+
+    use super::*;
+
+    #[test]
+    fn the_line_names_requester_lock_and_holders() {
+        let requester = Requester { label: Label::new("on call").unwrap(), user: "ann".to_owned() };
+        let left = Duration::from_secs(8);
+        let holder = Holder::new(Kind::Exclusive, Some(FencingToken::new(7)), Some(left));
+        let holder = holder.labelled(Label::new("billing@web-3:71").ok());
+        let seen = Inspection::new((vec![holder], 2), (Vec::new(), 0));
+        let line = line(&requester, &Key::new("a\nb").unwrap(), 2, &seen);
+        assert!(line.starts_with("audit: ann@"), "{line}");
+        for part in [
+            "(on call, process ",
+            "released `a\\nb` by force: 2 leases ended; ",
+            "held by billing@web-3:71 (exclusive, token 7, 8.0s left) and 1 more",
+        ] {
+            assert!(line.contains(part), "{line}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_log_of_the_system_gets_one_message_and_an_absent_log_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let path = path.to_str().unwrap();
+        to_syslog(path, "nothing listens");
+        let log = std::os::unix::net::UnixDatagram::bind(path).unwrap();
+        to_syslog(path, "audit: it is so");
+        let mut room = [0; 100];
+        let length = log.recv(&mut room).unwrap();
+        let text = String::from_utf8_lossy(&room[..length]);
+        assert!(text.starts_with("<85>dlock[") && text.ends_with("]: audit: it is so"), "{text}");
+    }
+}

@@ -1,0 +1,86 @@
+//! `dlock release` and `dlock destroy`: what cannot be undone, after a question.
+
+use std::collections::BTreeSet;
+
+use lock_core::{Error, FencingToken, Inspection, Key};
+use lock_sync::{DestroyError, Locks};
+
+use crate::view::audit::{self, Requester};
+use crate::view::confirm::{Answer, ask};
+use crate::view::records::name;
+use crate::view::shown::count;
+
+/// What came of the command.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It is done. The text says what.
+    Done(String),
+    /// There was nothing to end.
+    Nothing(String),
+    /// The user said no.
+    Refused,
+    /// There is no terminal to ask at, and no `--yes`.
+    NoTerminal,
+}
+
+/// Ends every lease on a lock, of any owner. The holders learn of it from the store.
+pub(crate) async fn release(
+    locks: &Locks,
+    requester: &Requester,
+    key: &Key,
+    yes: bool,
+) -> Result<Ended, Error> {
+    let seen = locks.inspect(key.clone()).await?;
+    if seen.holding == 0 {
+        return Ok(Ended::Nothing(format!("{}: {seen}", name(key))));
+    }
+    match ask(&question(key, &seen), yes) {
+        Answer::Yes => {}
+        Answer::No => return Ok(Ended::Refused),
+        Answer::NoTerminal => return Ok(Ended::NoTerminal),
+    }
+    if !yes {
+        // The user thought for a while. The yes was about those holders, and about no others.
+        let now = locks.inspect(key.clone()).await?;
+        if tokens(&now) != tokens(&seen) {
+            let what =
+                format!("{}: the holders have changed, and none was ended: {now}", name(key));
+            return Ok(Ended::Nothing(what));
+        }
+    }
+    let ended = locks.force_release(key.clone()).await?;
+    let line = audit::line(requester, key, ended, &seen);
+    audit::log(&line);
+    audit::show(&line);
+    Ok(Ended::Done(format!("{}: {} ended", name(key), count(ended, "lease"))))
+}
+
+fn tokens(seen: &Inspection) -> BTreeSet<Option<FencingToken>> {
+    seen.holders.iter().map(|holder| holder.token).collect()
+}
+
+fn question(key: &Key, seen: &Inspection) -> String {
+    format!(
+        "{} is {seen}.\nIts holders may be at work. End {}?",
+        name(key),
+        count(seen.holding, "lease")
+    )
+}
+
+/// Removes what a lock keeps in the store, if the lock is free.
+pub(crate) async fn destroy(locks: &Locks, key: &Key, yes: bool) -> Result<Ended, DestroyError> {
+    let seen = locks.inspect(key.clone()).await?;
+    if seen.holding + seen.waiting > 0 {
+        return Err(DestroyError::InUse(Some(seen)));
+    }
+    let name = name(key);
+    let question =
+        format!("Remove what {name} keeps in the store: its value and its number of permits?");
+    match ask(&question, yes) {
+        Answer::Yes => {}
+        Answer::No => return Ok(Ended::Refused),
+        Answer::NoTerminal => return Ok(Ended::NoTerminal),
+    }
+    locks.destroy(key.clone()).await?;
+    Ok(Ended::Done(format!("{name}: destroyed")))
+}

@@ -1,0 +1,253 @@
+//! `dlock top`: the locks of a store, live in the terminal.
+//!
+//! `model`, `row` and `keys` decide and are pure. `draw` draws. `scan` asks the store. This file joins them.
+
+mod draw;
+mod keys;
+mod model;
+mod row;
+mod scan;
+
+pub(crate) use self::draw::holder;
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::FuturesUnordered;
+use lock_core::{Error, Key};
+use lock_sync::Locks;
+use ratatui::DefaultTerminal;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::draw::Around;
+use self::keys::{Act, press};
+use self::model::Model;
+use self::scan::{News, Pace, Wish};
+use crate::view::audit::{self, Requester};
+use crate::view::records::name;
+use crate::view::shown::count;
+use crate::view::signals::Ends;
+
+/// How long a message stays on the screen.
+const MESSAGE: Duration = Duration::from_secs(8);
+
+/// What to show, and how.
+pub(crate) struct Top {
+    pub(crate) locks: Locks,
+    /// The store, without credentials.
+    pub(crate) store: String,
+    pub(crate) prefix: String,
+    pub(crate) interval: Duration,
+    /// At how many keys to look in an interval.
+    pub(crate) keys: u32,
+    pub(crate) requester: Requester,
+    pub(crate) has_colors: bool,
+}
+
+/// Shows the locks until the user leaves, or a signal ends the program. Returns the signal.
+pub(crate) async fn run(top: Top) -> io::Result<Option<i32>> {
+    let mut ends = Ends::new()?;
+    let mut screen = Screen::open()?;
+    let (ended, audits) = {
+        let mut session = Session::new(&top);
+        let ended = session.run(&top, &mut screen.terminal, &mut ends).await;
+        (ended, session.audits)
+    };
+    drop(screen);
+    // On the screen they would have been lost.
+    for line in audits {
+        audit::show(&line);
+    }
+    ended
+}
+
+/// Whether there is a terminal to draw on and to read keys from.
+pub(crate) fn has_terminal() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// The terminal in the mode of this program. It is as before when this value is dropped, and also after a panic.
+struct Screen {
+    terminal: DefaultTerminal,
+}
+
+impl Screen {
+    fn open() -> io::Result<Self> {
+        // It also makes a panic restore the terminal before its message is printed.
+        Ok(Self { terminal: ratatui::try_init()? })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        _ = self.terminal.show_cursor();
+        ratatui::restore();
+    }
+}
+
+/// What came of a forced release, and the audit line.
+type Released = (Key, Result<(u64, String), Error>);
+
+/// The state between two events.
+struct Session {
+    model: Model,
+    around: Around,
+    message_since: Option<Instant>,
+    wish: watch::Sender<Wish>,
+    releases: FuturesUnordered<BoxFuture<'static, Released>>,
+    audits: Vec<String>,
+    /// Whether the screen shows what the store has shown first.
+    has_begun: bool,
+}
+
+impl Session {
+    fn new(top: &Top) -> Self {
+        let (store, has_colors) = (top.store.clone(), top.has_colors);
+        Self {
+            model: Model::new(Instant::now()),
+            around: Around { store, has_colors, ..Around::default() },
+            message_since: None,
+            wish: watch::Sender::default(),
+            releases: FuturesUnordered::new(),
+            audits: Vec::new(),
+            has_begun: false,
+        }
+    }
+
+    async fn run(
+        &mut self,
+        top: &Top,
+        terminal: &mut DefaultTerminal,
+        ends: &mut Ends,
+    ) -> io::Result<Option<i32>> {
+        let (sender, mut news) = mpsc::channel(4);
+        let pace = Pace { period: top.interval, keys: top.keys };
+        let prefix = top.prefix.clone().into_bytes();
+        let scan = scan::run(top.locks.clone(), prefix, pace, self.wish.subscribe(), sender);
+        let scan = tokio::spawn(scan);
+        let mut events = EventStream::new();
+        let mut ticks = interval(top.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let ended = loop {
+            let draws = tokio::select! {
+                signal = ends.next() => break Ok(Some(signal)),
+                event = events.next() => match event {
+                    Some(Ok(event)) => match self.react(event, top) {
+                        Some(draws) => draws,
+                        None => break Ok(None),
+                    },
+                    Some(Err(error)) => break Err(error),
+                    // The terminal is gone.
+                    None => break Ok(None),
+                },
+                Some(news) = news.recv() => self.hear(news),
+                Some(released) = self.releases.next(), if !self.releases.is_empty() => {
+                    self.released(released)
+                }
+                _ = ticks.tick() => self.tick(),
+            };
+            if draws {
+                terminal.draw(|frame| draw::draw(frame, &mut self.model, &self.around))?;
+            }
+        };
+        scan.abort();
+        ended
+    }
+
+    /// Something happened at the terminal. Returns whether to draw; nothing if the user leaves.
+    fn react(&mut self, event: Event, top: &Top) -> Option<bool> {
+        match event {
+            Event::Key(key) if key.kind == KeyEventKind::Press => {
+                match press(&mut self.model, &mut self.around.focus, key) {
+                    Act::Quit => return None,
+                    act => self.act(act, top),
+                }
+                Some(true)
+            }
+            event => Some(matches!(event, Event::Resize(..))),
+        }
+    }
+
+    fn tick(&mut self) -> bool {
+        let now = Instant::now();
+        if !self.around.is_paused {
+            self.model.arrange(now);
+        }
+        if self.message_since.is_some_and(|since| now.duration_since(since) > MESSAGE) {
+            (self.message_since, self.around.message) = (None, None);
+        }
+        self.wish();
+        true
+    }
+
+    /// Tells the walk what to look at.
+    fn wish(&mut self) {
+        let wish = Wish { hot: self.model.hot(), is_paused: self.around.is_paused };
+        self.wish.send_replace(wish);
+    }
+
+    /// The store has answered. Returns whether to draw at once: the next tick draws the rest.
+    fn hear(&mut self, news: News) -> bool {
+        let now = Instant::now();
+        match news {
+            News::Locks(locks) => self.model.listed(locks, now),
+            News::RoundOver => self.model.round_over(now),
+            News::Failed(error) => {
+                self.say(format!("cannot look at the store: {error}"));
+                return true;
+            }
+        }
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        if is_first {
+            self.model.arrange(now);
+        }
+        is_first
+    }
+
+    fn act(&mut self, act: Act, top: &Top) {
+        match act {
+            Act::Draw | Act::Quit => {}
+            Act::Pause => {
+                self.around.is_paused = !self.around.is_paused;
+                self.wish();
+            }
+            Act::Release(key) => {
+                self.say(format!("ending the leases on {} …", name(&key)));
+                let (locks, requester) = (top.locks.clone(), top.requester.clone());
+                let release = async move {
+                    let released = release(&locks, &requester, &key).await;
+                    (key, released)
+                };
+                self.releases.push(release.boxed());
+            }
+        }
+    }
+
+    fn released(&mut self, (key, released): Released) -> bool {
+        match released {
+            Ok((ended, line)) => {
+                self.audits.push(line);
+                self.say(format!("{} ended on {}", count(ended, "lease"), name(&key)));
+            }
+            Err(error) => self.say(format!("cannot release {}: {error}", name(&key))),
+        }
+        true
+    }
+
+    fn say(&mut self, message: String) {
+        (self.message_since, self.around.message) = (Some(Instant::now()), Some(message));
+    }
+}
+
+/// Ends the leases on a lock, and writes the audit line to the logs.
+async fn release(locks: &Locks, requester: &Requester, key: &Key) -> Result<(u64, String), Error> {
+    let before = locks.inspect(key.clone()).await?;
+    let ended = locks.force_release(key.clone()).await?;
+    let line = audit::line(requester, key, ended, &before);
+    audit::log(&line);
+    Ok((ended, line))
+}

@@ -1,0 +1,78 @@
+use std::fs;
+
+use lock_tests::RedisServer;
+
+use crate::program::{client, dlock};
+
+#[test]
+fn the_figures_are_a_table_a_picture_and_json() {
+    let server = RedisServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("bench.svg");
+    let path = picture.to_str().unwrap();
+    let ran = dlock(&server.url(), &["bench", "--seconds", "1", "--svg", path]).ends_with(0);
+    for part in
+        ["per second", "in PINGs", "PING  ", "uncontended", "64 tasks", "hand-overs between"]
+    {
+        assert!(ran.out().contains(part), "{part}: {}", ran.out());
+    }
+    let picture = fs::read_to_string(&picture).unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains("hand-overs between two clients"));
+
+    let ran = dlock(&server.url(), &["bench", "--seconds", "1", "--json", "--no-svg"]).ends_with(0);
+    let report = ran.json_lines().remove(0);
+    assert_eq!(report["unit"], "PING");
+    let figures = report["figures"].as_array().unwrap();
+    assert_eq!(figures.len(), 5);
+    for figure in figures {
+        assert!(
+            figure["count"].as_u64() > Some(0) && figure["p50_us"].as_f64() > Some(0.0),
+            "{figure}"
+        );
+        let order = ["p50_us", "p95_us", "p99_us", "max_us"].map(|it| figure[it].as_f64().unwrap());
+        assert!(order.is_sorted(), "{figure}");
+    }
+    assert_eq!(figures[0]["units"], 1.0);
+    // A lock and a release are two requests.
+    assert!(figures[1]["units"].as_f64() > Some(1.0), "{report}");
+    // Nothing stays held.
+    dlock(&server.url(), &["list"]).ends_with(1);
+}
+
+#[test]
+fn a_load_counts_passes_and_times_its_parts() {
+    let server = RedisServer::start();
+    let args =
+        ["bench", "load", "--clients", "4", "--requests", "30", "--sleep", "0.002", "--json"];
+    let ran = dlock(&server.url(), &args).ends_with(0);
+    let report = ran.json_lines().remove(0);
+    let of = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!((of("passes"), of("timeouts"), of("losses"), of("errors")), (30, 0, 0, 0));
+    for part in ["acquiring", "working", "releasing"] {
+        assert_eq!(report[part]["count"], 30);
+    }
+    assert!(report["working"]["p50_us"].as_f64() >= Some(1_900.0), "{report}");
+    // The holders work one after another.
+    assert!(report["seconds"].as_f64() >= Some(0.06), "{report}");
+    let ran = dlock(&server.url(), &args[..8]).ends_with(0);
+    for part in ["acquiring", "working", "releasing", "30 passes in", "0 timeouts, 0 losses"] {
+        assert!(ran.out().contains(part), "{part}: {}", ran.out());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_that_finds_no_lock_in_time_counts_timeouts() {
+    let server = RedisServer::start();
+    let args = ["bench", "load", "--clients", "2", "--requests", "4", "--sleep", "0.5"];
+    let args = [&args[..], &["--timeout", "0.05", "--json"]].concat();
+    let ran = tokio::task::spawn_blocking({
+        let url = server.url();
+        move || dlock(&url, &args).ends_with(1)
+    });
+    let report = ran.await.unwrap().json_lines().remove(0);
+    assert!(report["timeouts"].as_u64() > Some(0), "{report}");
+    let sum = ["passes", "timeouts", "losses", "errors"].map(|it| report[it].as_u64().unwrap());
+    assert_eq!(sum.iter().sum::<u64>(), 4, "{report}");
+    let locks = client(&server.url(), "operator").await;
+    assert!(locks.list("").await.unwrap().locks.is_empty());
+}

@@ -1,0 +1,13 @@
+//! The program as users run it: the built binary, over real servers.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod bench;
+mod doctor;
+mod ending;
+mod listing;
+mod program;
+mod terminal;
+mod top;
+mod usage;

@@ -1,0 +1,72 @@
+use lock_any::lock_sync::LockGuard;
+use lock_tests::{RedisServer, soon};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::program::client;
+use crate::terminal::Terminal;
+
+/// What a program writes that gives the screen back and shows the cursor.
+const BACK: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_come_and_go_and_can_be_sorted_filtered_and_released() {
+    let server = RedisServer::start();
+    let locks = client(&server.url(), "billing").await;
+    let guard = locks.lock("orders/42").await.unwrap();
+    let _report = locks.lock("report").await.unwrap();
+    let mut top = Terminal::run(&server.url(), &["top", "--interval", "0.2"]);
+    top.shows(&["orders/42", "report", "billing", "2 locks", "exclusive"]);
+    assert!(!top.is_cooked());
+    let other = client(&server.url(), "refunds").await;
+    let waiting = tokio::spawn(async move { other.lock("orders/42").await.map(drop) });
+    top.shows(&["1 waiters on 1 locks", "waits  refunds (exclusive)"]);
+
+    top.press("/42");
+    top.shows(&["show names with: 42"]);
+    top.press("\r");
+    top.shows(&["1 shown by waiting"]);
+    top.press("s");
+    top.shows(&["1 shown by tokens/s", "TOKENS/S▼"]);
+    top.press("xn");
+    top.press("x");
+    top.shows(&["End the leases on orders/42"]);
+    assert!(LockGuard::lease(&guard).is_valid());
+    top.press("y");
+    soon(LockGuard::lease(&guard).lost()).await;
+    soon(waiting).await.unwrap().unwrap();
+    top.shows(&["1 lease ended on orders/42"]);
+    top.press("q");
+    let (status, text) = top.end();
+    assert_eq!(status.code(), Some(0), "{text}");
+    assert!(BACK.iter().all(|back| text.contains(back)) && top.is_cooked(), "{text:?}");
+    let after = text.rsplit(BACK[0]).next().unwrap();
+    assert!(after.contains("audit: ") && after.contains("`orders/42`"), "{after:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_the_program_and_gives_the_terminal_back() {
+    let server = RedisServer::start();
+    let locks = client(&server.url(), "billing").await;
+    let _guard = locks.lock("orders/42").await.unwrap();
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+        let mut top = Terminal::run(&server.url(), &["top"]);
+        top.shows(&["orders/42"]);
+        kill_process(Pid::from_raw(top.pid() as i32).unwrap(), signal).unwrap();
+        let (status, text) = top.end();
+        assert_eq!(status.code(), Some(code), "{text}");
+        assert!(BACK.iter().all(|back| text.contains(back)) && top.is_cooked(), "{text:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_away_is_a_message_and_comes_back() {
+    let server = RedisServer::start();
+    let top = Terminal::run(&server.url(), &["top", "--interval", "0.2"]);
+    top.shows(&["0 locks", "no lock"]);
+    server.kill();
+    top.shows(&["cannot look at the store"]);
+    server.restart();
+    let locks = client(&server.url(), "billing").await;
+    let _guard = locks.lock("orders/42").await.unwrap();
+    top.shows(&["orders/42"]);
+}
