@@ -85,8 +85,11 @@
 //!
 //! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes are
 //! less than a millisecond away, the request then asks one node of the majority first, and asks the others when it has
-//! that vote. So a client that is refused has sent one command, and clients seldom split the votes. A client that had the
-//! lock more recently than is usual waits until it has heard of the turns of other clients, or for two milliseconds.
+//! that vote. So a client that is refused has sent one command, and clients seldom split the votes.
+//!
+//! Clients that want a key also take turns. A release tells the client how many other clients listen. Before the client
+//! asks again, it waits until each of them has had a turn, or until five milliseconds pass without a turn. Then the client
+//! asks the whole majority at once, because no other client is due.
 //!
 //! # Nodes that may have forgotten
 //!
