@@ -28,7 +28,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let url = server.url();
     let held = runtime.block_on(hold(&url, count));
-    let keys = server.cli(&["DBSIZE"]).text();
+    let keys = server.cli(&["DBSIZE"]).int();
 
     let idle = server_time(&server);
     std::thread::sleep(Duration::from_secs(2));

@@ -1,5 +1,7 @@
 //! The audit line of a forced release: who asked, what ended, and who held it.
 
+use std::os::unix::net::UnixDatagram;
+
 use lock_core::{Inspection, Key, Label};
 
 use crate::view::records::name;
@@ -14,30 +16,31 @@ const PRIORITY: u8 = (10 << 3) | 5;
 #[derive(Clone, Debug)]
 pub(crate) struct Requester {
     label: Label,
+    /// As the environment names the user.
     user: String,
+    /// The number by which the system knows the user. No environment changes it.
+    uid: u32,
 }
 
 impl Requester {
     pub(crate) fn new(label: Label) -> Self {
         let user =
             ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|it| std::env::var(it).ok());
-        #[cfg(unix)]
-        let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
-        #[cfg(not(unix))]
         let user = user.unwrap_or_else(|| "?".to_owned());
-        Self { label, user: user.chars().filter(|it| !it.is_control()).collect() }
+        let uid = rustix::process::getuid().as_raw();
+        Self { label, user: user.chars().filter(|it| !it.is_control()).collect(), uid }
     }
 }
 
 /// The line: the requester, the lock, how many leases ended, and the holders that an inspection saw just before.
 pub(crate) fn line(requester: &Requester, lock: &Key, ended: u64, before: &Inspection) -> String {
-    let Requester { label, user } = requester;
+    let Requester { label, user, uid } = requester;
     let holders: Vec<_> = before.holders.iter().map(ToString::to_string).collect();
     let others = before.holding.saturating_sub(holders.len() as u64);
     let others = if others > 0 { format!(" and {others} more") } else { String::new() };
     let (host, pid) = (rustix::system::uname(), std::process::id());
     format!(
-        "audit: {user}@{} ({label}, process {pid}) released `{}` by force: {} ended; held by {}{others}",
+        "audit: {user}@{} ({label}, uid {uid}, process {pid}) released `{}` by force: {} ended; held by {}{others}",
         host.nodename().to_string_lossy(),
         name(lock),
         count(ended, "lease"),
@@ -48,7 +51,6 @@ pub(crate) fn line(requester: &Requester, lock: &Key, ended: u64, before: &Inspe
 /// Writes the line to the log of the system where there is one, and to subscribers of traces.
 pub(crate) fn log(line: &str) {
     tracing::warn!(target: "dlock::audit", "{line}");
-    #[cfg(unix)]
     to_syslog(SYSLOG, line);
 }
 
@@ -58,10 +60,7 @@ pub(crate) fn show(line: &str) {
 }
 
 /// A log that is absent or full loses the line: the line is on standard error as well.
-#[cfg(unix)]
 fn to_syslog(socket: &str, line: &str) {
-    use std::os::unix::net::UnixDatagram;
-
     let Ok(log) = UnixDatagram::unbound() else { return };
     _ = log.set_nonblocking(true);
     let message = format!("<{PRIORITY}>dlock[{}]: {line}", std::process::id());
@@ -78,7 +77,8 @@ mod tests {
 
     #[test]
     fn the_line_names_requester_lock_and_holders() {
-        let requester = Requester { label: Label::new("on call").unwrap(), user: "ann".to_owned() };
+        let requester =
+            Requester { label: Label::new("on call").unwrap(), user: "ann".to_owned(), uid: 7 };
         let left = Duration::from_secs(8);
         let holder = Holder::new(Kind::Exclusive, Some(FencingToken::new(7)), Some(left));
         let holder = holder.labelled(Label::new("billing@web-3:71").ok());
@@ -86,7 +86,7 @@ mod tests {
         let line = line(&requester, &Key::new("a\nb").unwrap(), 2, &seen);
         assert!(line.starts_with("audit: ann@"), "{line}");
         for part in [
-            "(on call, process ",
+            "(on call, uid 7, process ",
             "released `a\\nb` by force: 2 leases ended; ",
             "held by billing@web-3:71 (exclusive, token 7, 8.0s left) and 1 more",
         ] {
@@ -94,14 +94,13 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn the_log_of_the_system_gets_one_message_and_an_absent_log_is_no_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let path = path.to_str().unwrap();
         to_syslog(path, "nothing listens");
-        let log = std::os::unix::net::UnixDatagram::bind(path).unwrap();
+        let log = UnixDatagram::bind(path).unwrap();
         to_syslog(path, "audit: it is so");
         let mut room = [0; 100];
         let length = log.recv(&mut room).unwrap();

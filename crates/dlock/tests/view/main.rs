@@ -8,6 +8,7 @@ mod doctor;
 mod ending;
 mod listing;
 mod program;
+mod quorum;
 mod terminal;
 mod top;
 mod usage;

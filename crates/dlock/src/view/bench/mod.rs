@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::future::{join, join_all, try_join_all};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lock_core::{Error, Key, OwnerToken};
 use lock_sync::{LockError, Locks, ReleaseError};
@@ -151,7 +152,7 @@ async fn run_figures(args: BenchArgs, url: &str) -> Result<String, Failure> {
     let unit = Unit::of(url, store, Key::new(format!("{name}/free"))?).await?;
     let unit_name = unit.name();
     let figures = all_figures(&args, unit, [&one, &other], &name).await?;
-    futures::future::join(one.shutdown(), other.shutdown()).await;
+    join(one.shutdown(), other.shutdown()).await;
     let svg = (!args.no_svg).then_some(args.svg.as_path());
     report(&figures, unit_name, svg, args.json)
 }
@@ -252,6 +253,9 @@ async fn run_load(args: LoadArgs, url: &str) -> Result<(String, bool), Failure> 
         clients.push(lock_any::connect(url).await?);
     }
     let prefix = prefix()?;
+    // So that no time of the load is that of a connection which opens.
+    let free = format!("{prefix}/free");
+    try_join_all(clients.iter().map(|locks| locks.inspect(free.as_str()))).await?;
     let names = (0..args.locks).map(|number| format!("{prefix}/{number}")).collect();
     let LoadArgs { requests, sleep, timeout, .. } = args;
     let bar = bar(requests, args.json, " requests");
@@ -260,7 +264,7 @@ async fn run_load(args: LoadArgs, url: &str) -> Result<(String, bool), Failure> 
     let all = clients.clone();
     let (outcome, took) = load::run(clients, plan, move |done| shown.set_position(done)).await?;
     bar.finish_and_clear();
-    futures::future::join_all(all.iter().map(Locks::shutdown)).await;
+    join_all(all.iter().map(Locks::shutdown)).await;
     let is_clean = outcome.passes == requests;
     Ok((load_report(&outcome, took, args.json), is_clean))
 }

@@ -7,6 +7,7 @@ mod keys;
 mod model;
 mod row;
 mod scan;
+mod screen;
 
 pub(crate) use self::draw::holder;
 
@@ -27,6 +28,7 @@ use self::draw::Around;
 use self::keys::{Act, press};
 use self::model::Model;
 use self::scan::{News, Pace, Wish};
+use self::screen::Screen;
 use crate::view::audit::{self, Requester};
 use crate::view::records::name;
 use crate::view::shown::count;
@@ -68,25 +70,6 @@ pub(crate) async fn run(top: Top) -> io::Result<Option<i32>> {
 /// Whether there is a terminal to draw on and to read keys from.
 pub(crate) fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
-}
-
-/// The terminal in the mode of this program. It is as before when this value is dropped, and also after a panic.
-struct Screen {
-    terminal: DefaultTerminal,
-}
-
-impl Screen {
-    fn open() -> io::Result<Self> {
-        // It also makes a panic restore the terminal before its message is printed.
-        Ok(Self { terminal: ratatui::try_init()? })
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        _ = self.terminal.show_cursor();
-        ratatui::restore();
-    }
 }
 
 /// What came of a forced release, and the audit line.

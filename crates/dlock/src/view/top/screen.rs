@@ -1,0 +1,61 @@
+//! The terminal, and how it is given back.
+
+use std::io;
+
+use ratatui::DefaultTerminal;
+
+/// The terminal in the mode of this program. It is as before when this value is dropped, and also after a panic.
+pub(super) struct Screen {
+    pub(super) terminal: DefaultTerminal,
+}
+
+impl Screen {
+    pub(super) fn open() -> io::Result<Self> {
+        // It also makes a panic restore the terminal before its message is printed.
+        Ok(Self { terminal: ratatui::try_init()? })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        _ = self.terminal.show_cursor();
+        ratatui::restore();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use pty_process::Size;
+    use pty_process::blocking::{Command, open};
+
+    use super::*;
+
+    /// The variable by which the test runs itself in a terminal.
+    const IN_TERMINAL: &str = "DLOCK_TEST_IN_TERMINAL";
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_its_message() {
+        if std::env::var_os(IN_TERMINAL).is_some() {
+            let mut screen = Screen::open().unwrap();
+            screen.terminal.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
+            panic!("as planned");
+        }
+        let (pty, pts) = open().unwrap();
+        pty.resize(Size::new(24, 80)).unwrap();
+        let name = "view::top::screen::tests::a_panic_gives_the_terminal_back_before_its_message";
+        let again = Command::new(std::env::current_exe().unwrap());
+        let again = again.args([name, "--exact", "--nocapture"]).env(IN_TERMINAL, "1");
+        let mut child = again.env("TERM", "xterm").spawn(pts).unwrap();
+        let (mut text, mut room) = (Vec::new(), [0; 4096]);
+        while let Ok(length @ 1..) = (&pty).read(&mut room) {
+            text.extend_from_slice(&room[..length]);
+        }
+        assert!(!child.wait().unwrap().success());
+        let text = String::from_utf8_lossy(&text);
+        let places = ["\x1b[?1049h", "drawn", "\x1b[?1049l", "as planned"].map(|it| text.find(it));
+        assert!(places.is_sorted() && places.iter().all(Option::is_some), "{places:?}: {text:?}");
+        assert!(text.contains("\x1b[?25h"), "the cursor is shown: {text:?}");
+    }
+}
