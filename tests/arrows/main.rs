@@ -5,7 +5,7 @@
 //! ```text
 //!                 lock-core
 //!                ▲    ▲    ▲
-//!      lock-redis  lock-redlock  lock-sync      never on one another
+//!      lock-redis  lock-redlock  lock-sync      never on one another; nor does lock-telemetry,
 //!                ▲    ▲    ▲
 //!                 lock-any                     opens each of them by URL
 //!                ▲    ▲    ▲
@@ -26,7 +26,7 @@ use std::fs;
 use workspace::{Package, Workspace};
 
 const CORE: &str = "lock-core";
-const ABOVE_CORE: [&str; 3] = ["lock-redis", "lock-redlock", "lock-sync"];
+const ABOVE_CORE: [&str; 4] = ["lock-redis", "lock-redlock", "lock-sync", "lock-telemetry"];
 /// The crate above the other libraries. Of the published crates, only the program depends on it.
 const TOP: &str = "lock-any";
 /// The program, which may see every crate, and which no crate depends on.

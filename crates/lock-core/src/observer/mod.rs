@@ -54,6 +54,7 @@
 //! ```
 
 mod acquisitions;
+mod forwarding;
 mod health;
 mod leases;
 mod observers;

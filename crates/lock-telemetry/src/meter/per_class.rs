@@ -1,0 +1,113 @@
+//! The metrics that depend on the lock: once for all locks, or once for each class of them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use lock_core::observer::{
+    AcquireEnd, HandOver, HoldEnd, LossReason, RenewalOutcome,
+};
+use lock_core::{Key, Mode};
+use metrics::{Counter, Gauge, Histogram, Label};
+
+use super::handles::{Group, Handles};
+use super::labels::{Value, Way};
+use super::names;
+
+/// The name of the label with the class of a lock.
+const LABEL: &str = "lock";
+/// The class of all locks whose class came too late.
+const REST: &str = "other";
+
+/// The handles for one class of locks.
+#[derive(Debug)]
+pub(super) struct Class {
+    pub(super) group: Group,
+    pub(super) acquire: Handles<Histogram>,
+    pub(super) hold: Handles<Histogram>,
+    pub(super) ratio: Handles<Histogram>,
+    pub(super) renew: Handles<Histogram>,
+    pub(super) held: Handles<Gauge>,
+    pub(super) waiting: Handles<Gauge>,
+    pub(super) lost: Handles<Counter>,
+    pub(super) handoffs: Handles<Counter>,
+}
+
+impl Class {
+    fn new(group: Group) -> Self {
+        let ways = AcquireEnd::COUNT * Mode::COUNT * Way::COUNT;
+        Self {
+            group,
+            acquire: Handles::new(&names::ACQUIRE_DURATION, ways),
+            hold: Handles::new(&names::HOLD_DURATION, HoldEnd::COUNT * Mode::COUNT),
+            ratio: Handles::new(&names::HOLD_TTL_RATIO, 1),
+            renew: Handles::new(&names::RENEW_DURATION, RenewalOutcome::COUNT),
+            held: Handles::new(&names::HELD, Mode::COUNT),
+            waiting: Handles::new(&names::WAITING, Mode::COUNT),
+            lost: Handles::new(&names::LOST, LossReason::COUNT),
+            handoffs: Handles::new(&names::HANDOFFS, HandOver::COUNT),
+        }
+    }
+}
+
+/// Which class a lock belongs to.
+pub(super) type Classify = dyn Fn(&Key) -> Cow<'_, str> + Send + Sync;
+
+/// The classes of locks.
+pub(super) enum Classes {
+    /// All locks are one.
+    One(Box<Class>),
+    /// The app tells them apart.
+    Many { classify: Box<Classify>, most: usize, group: Group, known: RwLock<Known> },
+}
+
+type Known = HashMap<Box<str>, Arc<Class>>;
+
+impl Classes {
+    pub(super) fn one(group: Group) -> Self {
+        Self::One(Box::new(Class::new(group)))
+    }
+
+    pub(super) fn many(group: Group, most: usize, classify: Box<Classify>) -> Self {
+        Self::Many { classify, most, group, known: RwLock::default() }
+    }
+
+    /// Records a fact about this lock.
+    #[inline]
+    pub(super) fn with<R>(&self, key: &Key, record: impl FnOnce(&Class) -> R) -> R {
+        match self {
+            Self::One(class) => record(class),
+            Self::Many { classify, most, group, known } => {
+                let name = classify(key);
+                let found = known.read().unwrap_or_else(PoisonError::into_inner);
+                let class = found.get(&*name).cloned();
+                // The recorder is code of others. It may wait for this thread.
+                drop(found);
+                record(&class.unwrap_or_else(|| add(known, group, *most, &name)))
+            }
+        }
+    }
+}
+
+/// The class with this name, or the class for the rest if there are too many already.
+#[cold]
+fn add(known: &RwLock<Known>, group: &Group, most: usize, name: &str) -> Arc<Class> {
+    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    let name = if known.len() < most { name } else { REST };
+    let make = || {
+        let mut group = group.clone();
+        group.labels.push(Label::new(LABEL, name.to_owned()));
+        Arc::new(Class::new(group))
+    };
+    Arc::clone(known.entry(name.into()).or_insert_with(make))
+}
+
+impl fmt::Debug for Classes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(_) => f.write_str("One"),
+            Self::Many { most, .. } => f.debug_struct("Many").field("most", most).finish_non_exhaustive(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Which leases could not be renewed at the last try, and when an outage of the store begins and ends.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lock_core::Key;
+use lock_core::observer::{LeaseRenewed, RenewalOutcome};
+
+/// How long a lease counts as failing without further news. No lease lives longer without a renewal.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a renewal says about the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The first renewal has failed.
+    Begun,
+    /// A renewal has succeeded, and no lease is left whose last renewal failed.
+    Over {
+        /// How long the outage took.
+        after: Duration,
+    },
+}
+
+/// The leases whose last renewal failed.
+#[derive(Debug, Default)]
+pub(crate) struct Outage {
+    /// Whether there are such leases: without them, the end of a hold costs one load.
+    any: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Until when each of the leases may live.
+    failing: HashMap<Key, Instant>,
+    since: Option<Instant>,
+}
+
+impl Outage {
+    /// A renewal has its outcome. Returns the news, and how many leases fail now.
+    pub(crate) fn renewed(&self, event: &LeaseRenewed<'_>) -> (Option<News>, usize) {
+        self.change(|state, now| match event.outcome {
+            RenewalOutcome::Renewed | RenewalOutcome::Held => state.succeeded(event.key, now),
+            RenewalOutcome::Failed(_) => state.failed(event.key, now, LONGEST),
+            _ => state.gone(event.key),
+        })
+    }
+
+    /// A lease is lost, or a holder has let go. Returns how many leases fail now, if that has changed.
+    #[inline]
+    pub(crate) fn gone(&self, key: &Key) -> Option<usize> {
+        self.any.load(Ordering::Relaxed).then(|| self.change(|state, _| state.gone(key)).1)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State, Instant) -> Option<News>) -> (Option<News>, usize) {
+        let now = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failing.retain(|_, until| *until > now);
+        let news = change(&mut state, now);
+        self.any.store(!state.failing.is_empty(), Ordering::Relaxed);
+        (news, state.failing.len())
+    }
+}
+
+impl State {
+    fn failed(&mut self, key: &Key, now: Instant, left: Duration) -> Option<News> {
+        self.failing.insert(key.clone(), now + left);
+        let is_new = self.since.is_none();
+        self.since.get_or_insert(now);
+        is_new.then_some(News::Begun)
+    }
+
+    fn succeeded(&mut self, key: &Key, now: Instant) -> Option<News> {
+        self.failing.remove(key);
+        if !self.failing.is_empty() {
+            return None;
+        }
+        self.since.take().map(|since| News::Over { after: now - since })
+    }
+
+    fn gone(&mut self, key: &Key) -> Option<News> {
+        self.failing.remove(key);
+        None
+    }
+}

@@ -1,0 +1,220 @@
+//! What a recorder has after some events.
+
+#![cfg(feature = "metrics")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lock_core::observer::{
+    AcquireBegun, AcquireEnd, AcquireEnded, AcquisitionId, ClockJumped, Connected, DriverStalled,
+    Entered, HandOver, HandedOver, LeaseRenewed, Loss, LossReason, NodeBack, NodeKeptOut, Observer,
+    Redirected, RenewalLate, RenewalOutcome, StoreAnswered, WhyKeptOut,
+};
+use lock_core::{Error, ErrorKind, Key, Mode};
+use lock_telemetry::names::{Kind, METRICS};
+use lock_telemetry::{Metrics, MetricsBuilder};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+
+const TOOK: Duration = Duration::from_millis(250);
+
+/// An observer, and what it has recorded.
+struct Bench {
+    metrics: Metrics,
+    recorded: Snapshotter,
+}
+
+impl Bench {
+    fn new(configure: impl FnOnce(MetricsBuilder) -> MetricsBuilder) -> Self {
+        let recorder = DebuggingRecorder::new();
+        let recorded = recorder.snapshotter();
+        Self { metrics: configure(Metrics::builder()).recorder(recorder).build(), recorded }
+    }
+
+    /// Every metric with its labels, as `name{label=value,…}`. Histograms are emptied.
+    fn read(&self) -> BTreeMap<String, Value> {
+        let all = self.recorded.snapshot().into_vec().into_iter();
+        all.map(|(key, _, _, value)| {
+            let labels = key.key().labels().map(|it| format!("{}={}", it.key(), it.value()));
+            let labels = labels.collect::<Vec<_>>().join(",");
+            (format!("{}{{{labels}}}", key.key().name()), Value::from(value))
+        })
+        .collect()
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Value {
+    Count(u64),
+    Now(f64),
+    Times(Vec<f64>),
+}
+
+impl From<DebugValue> for Value {
+    fn from(value: DebugValue) -> Self {
+        match value {
+            DebugValue::Counter(count) => Self::Count(count),
+            DebugValue::Gauge(now) => Self::Now(now.into_inner()),
+            DebugValue::Histogram(times) => {
+                Self::Times(times.into_iter().map(|time| time.into_inner()).collect())
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn check(found: &BTreeMap<String, Value>, wanted: &[(&str, Value)]) {
+    for (name, value) in wanted {
+        assert_eq!(found.get(*name), Some(value), "{name} in {found:#?}");
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn acquire(metrics: &Metrics, key: &Key, mode: Mode, end: Option<AcquireEnd<'_>>) {
+    let id = AcquisitionId::draw();
+    metrics.acquire_begun(&AcquireBegun::new(id, key, mode));
+    if let Some(end) = end {
+        metrics.acquire_ended(&AcquireEnded::new(id, key, mode, end, TOOK));
+    }
+}
+
+#[test]
+fn calls_are_counted_by_outcome_mode_and_way() {
+    let bench = Bench::new(|it| it.label("backend", "memory"));
+    let orders = key("orders/42");
+    let hold = lock_core::observer::HoldId::new(1, 1);
+    for entered in [Entered::Free, Entered::Free, Entered::HandOff] {
+        let granted = AcquireEnd::Granted { hold, entered };
+        acquire(&bench.metrics, &orders, Mode::Exclusive, Some(granted));
+    }
+    acquire(&bench.metrics, &orders, Mode::Shared, Some(AcquireEnd::Busy));
+    acquire(&bench.metrics, &orders, Mode::Shared, None);
+    let acquired = "lock.acquire.duration{backend=memory,outcome=granted,mode=exclusive,entered=";
+    check(&bench.read(), &[
+        (&format!("{acquired}free}}"), Value::Times(vec![0.25, 0.25])),
+        (&format!("{acquired}handoff}}"), Value::Times(vec![0.25])),
+        (
+            "lock.acquire.duration{backend=memory,outcome=busy,mode=shared,entered=none}",
+            Value::Times(vec![0.25]),
+        ),
+        ("lock.waiting{backend=memory,mode=exclusive}", Value::Now(0.0)),
+        ("lock.waiting{backend=memory,mode=shared}", Value::Now(1.0)),
+    ]);
+}
+
+#[test]
+fn losses_hand_overs_and_alarms_are_counted() {
+    let bench = Bench::new(|it| it);
+    let (orders, metrics) = (key("orders/42"), &bench.metrics);
+    for reason in [LossReason::Expired, LossReason::Revoked, LossReason::Expired] {
+        metrics.lease_lost(&Loss::new(&orders, reason, &[], Duration::ZERO, TOOK));
+    }
+    for kind in [HandOver::Local, HandOver::Received, HandOver::Given, HandOver::Received] {
+        metrics.handed_over(&HandedOver::new(&orders, kind));
+    }
+    metrics.driver_stalled(&DriverStalled::new(TOOK));
+    metrics.clock_jumped(&ClockJumped::new(TOOK));
+    metrics.renewal_late(&RenewalLate::new(&orders, TOOK, TOOK));
+    check(&bench.read(), &[
+        ("lock.lost{reason=expired}", Value::Count(2)),
+        ("lock.lost{reason=revoked}", Value::Count(1)),
+        ("lock.handoffs{kind=local}", Value::Count(1)),
+        ("lock.handoffs{kind=remote}", Value::Count(2)),
+        ("lock.handoffs{kind=given}", Value::Count(1)),
+        ("lock.driver.alarms{kind=stalled}", Value::Count(1)),
+        ("lock.driver.alarms{kind=clock_jumped}", Value::Count(1)),
+        ("lock.driver.alarms{kind=renewal_late}", Value::Count(1)),
+    ]);
+}
+
+#[test]
+fn requests_connections_and_nodes_are_counted() {
+    let bench = Bench::new(|it| it);
+    let metrics = &bench.metrics;
+    let error = Error::new(ErrorKind::Timeout, "no answer");
+    for (verb, error) in [("acquire", None), ("acquire", Some(&error)), ("renew", None)] {
+        metrics.store_answered(&StoreAnswered::new("db:6379", verb, error, TOOK));
+    }
+    for again in [false, true, true] {
+        metrics.connected(&Connected::new("db:6379", again));
+    }
+    metrics.redirected(&Redirected::new("db:6379", None));
+    metrics.node_kept_out(&NodeKeptOut::new("a", WhyKeptOut::Quarantine));
+    metrics.node_kept_out(&NodeKeptOut::new("b", WhyKeptOut::Failed(&error)));
+    metrics.node_back(&NodeBack::new("a", TOOK));
+    let request = "lock.store.request.duration";
+    check(&bench.read(), &[
+        (&format!("{request}{{verb=acquire,outcome=ok}}"), Value::Times(vec![0.25])),
+        (&format!("{request}{{verb=acquire,outcome=timeout}}"), Value::Times(vec![0.25])),
+        (&format!("{request}{{verb=renew,outcome=ok}}"), Value::Times(vec![0.25])),
+        ("lock.reconnects{}", Value::Count(2)),
+        ("lock.redirects{}", Value::Count(1)),
+        ("lock.nodes.kept_out{node=a,reason=quarantine}", Value::Count(1)),
+        ("lock.nodes.kept_out{node=b,reason=failed}", Value::Count(1)),
+        ("lock.nodes.out{node=a}", Value::Now(0.0)),
+        ("lock.nodes.out{node=b}", Value::Now(1.0)),
+    ]);
+}
+
+#[test]
+fn a_lease_fails_until_it_is_renewed_or_lost() {
+    let bench = Bench::new(|it| it);
+    let (one, other, metrics) = (key("a"), key("b"), &bench.metrics);
+    let error = Error::new(ErrorKind::Unreachable, "no connection");
+    let renewed = |key, outcome| metrics.lease_renewed(&LeaseRenewed::new(key, outcome, TOOK));
+    let failing = || match bench.read().remove("lock.renewals.failing{}") {
+        Some(Value::Now(leases)) => leases,
+        other => panic!("{other:?}"),
+    };
+    renewed(&one, RenewalOutcome::Renewed);
+    assert_eq!(failing(), 0.0);
+    renewed(&one, RenewalOutcome::Failed(&error));
+    renewed(&one, RenewalOutcome::Failed(&error));
+    renewed(&other, RenewalOutcome::Failed(&error));
+    assert_eq!(failing(), 2.0);
+    renewed(&one, RenewalOutcome::Renewed);
+    assert_eq!(failing(), 1.0);
+    metrics.lease_lost(&Loss::new(&other, LossReason::Expired, &[], Duration::ZERO, TOOK));
+    assert_eq!(failing(), 0.0);
+}
+
+#[test]
+fn a_name_is_a_label_only_by_its_class() {
+    let bench = Bench::new(|it| it);
+    acquire(&bench.metrics, &key("orders/42"), Mode::Exclusive, None);
+    assert!(bench.read().keys().all(|name| !name.contains("orders")));
+
+    fn class(key: &Key) -> Cow<'_, str> {
+        match key.as_bytes().first() {
+            Some(b'o') => Cow::Borrowed("orders/*"),
+            _ => Cow::Owned(key.to_string()),
+        }
+    }
+    let bench = Bench::new(|it| it.classify(class).most_classes(2));
+    for name in ["orders/1", "orders/2", "users/1", "users/2", "users/3"] {
+        acquire(&bench.metrics, &key(name), Mode::Exclusive, None);
+    }
+    let waiting = |class| format!("lock.waiting{{lock={class},mode=exclusive}}");
+    check(&bench.read(), &[
+        (&waiting("orders/*"), Value::Now(2.0)),
+        (&waiting("users/1"), Value::Now(1.0)),
+        (&waiting("other"), Value::Now(2.0)),
+    ]);
+}
+
+#[test]
+fn every_name_is_unique_and_every_time_is_in_seconds() {
+    let mut names: Vec<_> = METRICS.iter().map(|metric| metric.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), METRICS.len());
+    for metric in METRICS {
+        let is_time = metric.name.ends_with(".duration");
+        assert_eq!(metric.unit, is_time.then_some(metrics::Unit::Seconds), "{}", metric.name);
+        assert!(!is_time || metric.kind == Kind::Histogram, "{}", metric.name);
+    }
+}
