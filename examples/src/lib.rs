@@ -52,3 +52,9 @@ struct LockRedis;
 #[cfg(doctest)]
 #[doc = include_str!("../../crates/lock-redlock/README.md")]
 struct LockRedlock;
+#[cfg(doctest)]
+#[doc = include_str!("../../crates/lock-telemetry/README.md")]
+struct LockTelemetry;
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/OPERATIONS.md")]
+struct Operations;

@@ -54,7 +54,10 @@ impl Outage {
         self.any.load(Ordering::Relaxed).then(|| self.change(|state, _| state.gone(key)).1)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State, Instant) -> Option<News>) -> (Option<News>, usize) {
+    fn change(
+        &self,
+        change: impl FnOnce(&mut State, Instant) -> Option<News>,
+    ) -> (Option<News>, usize) {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failing.retain(|_, until| *until > now);

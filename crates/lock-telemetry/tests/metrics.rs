@@ -94,16 +94,19 @@ fn calls_are_counted_by_outcome_mode_and_way() {
     acquire(&bench.metrics, &orders, Mode::Shared, Some(AcquireEnd::Busy));
     acquire(&bench.metrics, &orders, Mode::Shared, None);
     let acquired = "lock.acquire.duration{backend=memory,outcome=granted,mode=exclusive,entered=";
-    check(&bench.read(), &[
-        (&format!("{acquired}free}}"), Value::Times(vec![0.25, 0.25])),
-        (&format!("{acquired}handoff}}"), Value::Times(vec![0.25])),
-        (
-            "lock.acquire.duration{backend=memory,outcome=busy,mode=shared,entered=none}",
-            Value::Times(vec![0.25]),
-        ),
-        ("lock.waiting{backend=memory,mode=exclusive}", Value::Now(0.0)),
-        ("lock.waiting{backend=memory,mode=shared}", Value::Now(1.0)),
-    ]);
+    check(
+        &bench.read(),
+        &[
+            (&format!("{acquired}free}}"), Value::Times(vec![0.25, 0.25])),
+            (&format!("{acquired}handoff}}"), Value::Times(vec![0.25])),
+            (
+                "lock.acquire.duration{backend=memory,outcome=busy,mode=shared,entered=none}",
+                Value::Times(vec![0.25]),
+            ),
+            ("lock.waiting{backend=memory,mode=exclusive}", Value::Now(0.0)),
+            ("lock.waiting{backend=memory,mode=shared}", Value::Now(1.0)),
+        ],
+    );
 }
 
 #[test]
@@ -119,16 +122,34 @@ fn losses_hand_overs_and_alarms_are_counted() {
     metrics.driver_stalled(&DriverStalled::new(TOOK));
     metrics.clock_jumped(&ClockJumped::new(TOOK));
     metrics.renewal_late(&RenewalLate::new(&orders, TOOK, TOOK));
-    check(&bench.read(), &[
-        ("lock.lost{reason=expired}", Value::Count(2)),
-        ("lock.lost{reason=revoked}", Value::Count(1)),
-        ("lock.handoffs{kind=local}", Value::Count(1)),
-        ("lock.handoffs{kind=remote}", Value::Count(2)),
-        ("lock.handoffs{kind=given}", Value::Count(1)),
-        ("lock.driver.alarms{kind=stalled}", Value::Count(1)),
-        ("lock.driver.alarms{kind=clock_jumped}", Value::Count(1)),
-        ("lock.driver.alarms{kind=renewal_late}", Value::Count(1)),
-    ]);
+    check(
+        &bench.read(),
+        &[
+            ("lock.lost{reason=expired}", Value::Count(2)),
+            ("lock.lost{reason=revoked}", Value::Count(1)),
+            ("lock.handoffs{kind=local}", Value::Count(1)),
+            ("lock.handoffs{kind=remote}", Value::Count(2)),
+            ("lock.handoffs{kind=given}", Value::Count(1)),
+            ("lock.driver.alarms{kind=stalled}", Value::Count(1)),
+            ("lock.driver.alarms{kind=clock_jumped}", Value::Count(1)),
+            ("lock.driver.alarms{kind=renewal_late}", Value::Count(1)),
+        ],
+    );
+}
+
+#[test]
+fn counters_begin_at_zero() {
+    let found = Bench::new(|it| it).read();
+    check(
+        &found,
+        &[
+            ("lock.lost{reason=expired}", Value::Count(0)),
+            ("lock.handoffs{kind=remote}", Value::Count(0)),
+            ("lock.reconnects{}", Value::Count(0)),
+            ("lock.driver.alarms{kind=stalled}", Value::Count(0)),
+            ("lock.renewals.failing{}", Value::Now(0.0)),
+        ],
+    );
 }
 
 #[test]
@@ -147,17 +168,20 @@ fn requests_connections_and_nodes_are_counted() {
     metrics.node_kept_out(&NodeKeptOut::new("b", WhyKeptOut::Failed(&error)));
     metrics.node_back(&NodeBack::new("a", TOOK));
     let request = "lock.store.request.duration";
-    check(&bench.read(), &[
-        (&format!("{request}{{verb=acquire,outcome=ok}}"), Value::Times(vec![0.25])),
-        (&format!("{request}{{verb=acquire,outcome=timeout}}"), Value::Times(vec![0.25])),
-        (&format!("{request}{{verb=renew,outcome=ok}}"), Value::Times(vec![0.25])),
-        ("lock.reconnects{}", Value::Count(2)),
-        ("lock.redirects{}", Value::Count(1)),
-        ("lock.nodes.kept_out{node=a,reason=quarantine}", Value::Count(1)),
-        ("lock.nodes.kept_out{node=b,reason=failed}", Value::Count(1)),
-        ("lock.nodes.out{node=a}", Value::Now(0.0)),
-        ("lock.nodes.out{node=b}", Value::Now(1.0)),
-    ]);
+    check(
+        &bench.read(),
+        &[
+            (&format!("{request}{{verb=acquire,outcome=ok}}"), Value::Times(vec![0.25])),
+            (&format!("{request}{{verb=acquire,outcome=timeout}}"), Value::Times(vec![0.25])),
+            (&format!("{request}{{verb=renew,outcome=ok}}"), Value::Times(vec![0.25])),
+            ("lock.reconnects{}", Value::Count(2)),
+            ("lock.redirects{}", Value::Count(1)),
+            ("lock.nodes.kept_out{node=a,reason=quarantine}", Value::Count(1)),
+            ("lock.nodes.kept_out{node=b,reason=failed}", Value::Count(1)),
+            ("lock.nodes.out{node=a}", Value::Now(0.0)),
+            ("lock.nodes.out{node=b}", Value::Now(1.0)),
+        ],
+    );
 }
 
 #[test]
@@ -199,11 +223,14 @@ fn a_name_is_a_label_only_by_its_class() {
         acquire(&bench.metrics, &key(name), Mode::Exclusive, None);
     }
     let waiting = |class| format!("lock.waiting{{lock={class},mode=exclusive}}");
-    check(&bench.read(), &[
-        (&waiting("orders/*"), Value::Now(2.0)),
-        (&waiting("users/1"), Value::Now(1.0)),
-        (&waiting("other"), Value::Now(2.0)),
-    ]);
+    check(
+        &bench.read(),
+        &[
+            (&waiting("orders/*"), Value::Now(2.0)),
+            (&waiting("users/1"), Value::Now(1.0)),
+            (&waiting("other"), Value::Now(2.0)),
+        ],
+    );
 }
 
 #[test]

@@ -101,8 +101,9 @@ fn a_loss_is_an_event_in_the_span_of_the_hold() {
 fn an_outage_is_told_once_and_so_is_its_end() {
     let (journal, traces) = (Journal::default(), Traces::new());
     let error = Error::new(ErrorKind::Unreachable, "no connection");
-    let renewed =
-        |key: &str, outcome| traces.lease_renewed(&LeaseRenewed::new(&self::key(key), outcome, TOOK));
+    let renewed = |key: &str, outcome| {
+        traces.lease_renewed(&LeaseRenewed::new(&self::key(key), outcome, TOOK))
+    };
     with_default(journal.subscriber(), || {
         for _ in 0..2 {
             renewed("a", RenewalOutcome::Renewed);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use lock_core::Key;
 use lock_core::observer::{
     AcquireBegun, AcquireEnded, ClockJumped, Connected, DriverStalled, HandedOver, HoldBegun,
-    HoldEnded, Loss, LeaseRenewed, NodeBack, NodeKeptOut, Observer, Redirected, RenewalLate,
+    HoldEnded, LeaseRenewed, Loss, NodeBack, NodeKeptOut, Observer, Redirected, RenewalLate,
     StoreAnswered,
 };
 use metrics::{Label, Recorder, SharedString};
@@ -49,9 +49,9 @@ use crate::outage::Outage;
 /// // It gives the observer to the builders of its locks and of their store. They call it:
 /// metrics.connected(&Connected::new("db:6379", true));
 ///
-/// let (key, .., value) = recorded.snapshot().into_vec().remove(0);
-/// assert_eq!(key.key().name(), "lock.reconnects");
-/// assert_eq!(value, DebugValue::Counter(1));
+/// let all = recorded.snapshot().into_vec();
+/// let (.., value) = all.iter().find(|(key, ..)| key.key().name() == "lock.reconnects").unwrap();
+/// assert_eq!(*value, DebugValue::Counter(1));
 /// ```
 pub struct Metrics {
     classes: Classes,

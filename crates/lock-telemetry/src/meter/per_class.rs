@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use lock_core::observer::{
-    AcquireEnd, HandOver, HoldEnd, LossReason, RenewalOutcome,
-};
+use lock_core::observer::{AcquireEnd, HandOver, HoldEnd, LossReason, RenewalOutcome};
 use lock_core::{Key, Mode};
 use metrics::{Counter, Gauge, Histogram, Label};
 
@@ -37,7 +35,7 @@ pub(super) struct Class {
 impl Class {
     fn new(group: Group) -> Self {
         let ways = AcquireEnd::COUNT * Mode::COUNT * Way::COUNT;
-        Self {
+        let class = Self {
             group,
             acquire: Handles::new(&names::ACQUIRE_DURATION, ways),
             hold: Handles::new(&names::HOLD_DURATION, HoldEnd::COUNT * Mode::COUNT),
@@ -47,6 +45,19 @@ impl Class {
             waiting: Handles::new(&names::WAITING, Mode::COUNT),
             lost: Handles::new(&names::LOST, LossReason::COUNT),
             handoffs: Handles::new(&names::HANDOFFS, HandOver::COUNT),
+        };
+        class.begin();
+        class
+    }
+
+    /// Registers the counters: a counter that begins with its first event has no rate at that event.
+    fn begin(&self) {
+        use LossReason::{DriverStopped, Expired, HeldTooLong, Revoked};
+        for reason in [Expired, Revoked, HeldTooLong, DriverStopped] {
+            self.lost.by(&self.group, &reason);
+        }
+        for kind in [HandOver::Local, HandOver::Received, HandOver::Given] {
+            self.handoffs.by(&self.group, &kind);
         }
     }
 }
@@ -107,7 +118,9 @@ impl fmt::Debug for Classes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::One(_) => f.write_str("One"),
-            Self::Many { most, .. } => f.debug_struct("Many").field("most", most).finish_non_exhaustive(),
+            Self::Many { most, .. } => {
+                f.debug_struct("Many").field("most", most).finish_non_exhaustive()
+            }
         }
     }
 }

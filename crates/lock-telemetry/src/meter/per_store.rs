@@ -24,13 +24,25 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(group: Group) -> Self {
-        Self {
+        let store = Self {
             group,
             requests: RwLock::default(),
             reconnects: Handles::new(&names::RECONNECTS, 1),
             redirects: Handles::new(&names::REDIRECTS, 1),
             failing: Handles::new(&names::RENEWALS_FAILING, 1),
             alarms: Handles::new(&names::DRIVER_ALARMS, Alarm::COUNT),
+        };
+        store.begin();
+        store
+    }
+
+    /// Registers what has no other label: a counter that begins with its first event has no rate at that event.
+    fn begin(&self) {
+        self.reconnects.only(&self.group);
+        self.redirects.only(&self.group);
+        self.show_failing(0);
+        for alarm in [Alarm::Stalled, Alarm::ClockJumped, Alarm::RenewalLate] {
+            self.alarms.by(&self.group, &alarm);
         }
     }
 

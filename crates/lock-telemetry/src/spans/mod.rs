@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use lock_core::observer::{
-    AcquireBegun, AcquireEnded, AcquireEnd, AcquireWaits, AcquisitionId, ClockJumped,
-    DriverStalled, Entered, HoldBegun, HoldEnded, HoldId, Loss, LeaseRenewed, NodeBack,
+    AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, ClockJumped,
+    DriverStalled, Entered, HoldBegun, HoldEnded, HoldId, LeaseRenewed, Loss, NodeBack,
     NodeKeptOut, Observer, RenewalLate, RenewalOutcome,
 };
 use lock_core::{Error, Mode};
