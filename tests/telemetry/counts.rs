@@ -84,7 +84,6 @@ async fn two_clients_wait_for_one_another() {
     assert!(here.requests("ok") >= 2.0 && here.requests("timeout") == 0.0);
     drop(guard);
     assert_eq!(there.count("lock_held", &[]), 0.0);
-    eventually("the release is answered", SOON, || here.handed_over("given") == 1.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,9 +104,12 @@ async fn tasks_of_one_client_pass_the_lock_on() {
     for task in tasks {
         soon(task).await.unwrap().unwrap();
     }
-    assert_eq!(client.handed_over("local"), f64::from(TASKS));
-    assert_eq!(client.entered("handoff").0, f64::from(TASKS));
-    assert_eq!((client.handed_over("remote"), client.handed_over("given")), (0.0, 0.0));
+    // A call counts as waiting a moment before it is in line. So a late task may find the lock free.
+    let (passed_on, all) = (client.entered("handoff").0, f64::from(TASKS));
+    assert!((1.0..=all).contains(&passed_on), "{passed_on}");
+    assert_eq!(client.handed_over("local"), passed_on);
+    assert_eq!(client.count("lock_acquire_duration_count", &[("outcome", "granted")]), all + 1.0);
+    assert_eq!(client.handed_over("remote"), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,9 +8,6 @@ use std::time::{Duration, Instant};
 use lock_core::Key;
 use lock_core::observer::{LeaseRenewed, RenewalOutcome};
 
-/// How long a lease counts as failing without further news. No lease lives longer without a renewal.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// What a renewal says about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
@@ -33,7 +30,7 @@ pub(crate) struct Outage {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Until when each of the leases may live.
+    /// Until when each of the leases may live. No event tells of the end of a lease that has no holder.
     failing: HashMap<Key, Instant>,
     since: Option<Instant>,
 }
@@ -43,7 +40,7 @@ impl Outage {
     pub(crate) fn renewed(&self, event: &LeaseRenewed<'_>) -> (Option<News>, usize) {
         self.change(|state, now| match event.outcome {
             RenewalOutcome::Renewed | RenewalOutcome::Held => state.succeeded(event.key, now),
-            RenewalOutcome::Failed(_) => state.failed(event.key, now, LONGEST),
+            RenewalOutcome::Failed(_) => state.failed(event.key, now, event.ttl),
             _ => state.gone(event.key),
         })
     }
@@ -86,5 +83,50 @@ impl State {
     fn gone(&mut self, key: &Key) -> Option<News> {
         self.failing.remove(key);
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::{Error, ErrorKind};
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(3);
+
+    fn key(name: &str) -> Key {
+        Key::new(name).unwrap()
+    }
+
+    fn failed(outage: &Outage, key: &Key, ttl: Duration) -> (Option<News>, usize) {
+        let error = Error::new(ErrorKind::Timeout, "no answer");
+        let outcome = RenewalOutcome::Failed(&error);
+        outage.renewed(&LeaseRenewed::new(key, outcome, Duration::ZERO, ttl))
+    }
+
+    fn renewed(outage: &Outage, key: &Key) -> (Option<News>, usize) {
+        let outcome = RenewalOutcome::Renewed;
+        outage.renewed(&LeaseRenewed::new(key, outcome, Duration::ZERO, TTL))
+    }
+
+    #[test]
+    fn an_outage_ends_with_the_first_success_after_the_last_failing_lease() {
+        let (outage, [a, b, c]) = (Outage::default(), ["a", "b", "c"].map(key));
+        assert_eq!(renewed(&outage, &a), (None, 0));
+        assert_eq!(failed(&outage, &a, TTL), (Some(News::Begun), 1));
+        assert_eq!(failed(&outage, &b, TTL), (None, 2));
+        assert_eq!(renewed(&outage, &a), (None, 1));
+        // The lease is lost. That does not mean that the store answers.
+        assert_eq!(outage.gone(&b), Some(0));
+        assert_eq!(failed(&outage, &c, TTL), (None, 1));
+        assert!(matches!(renewed(&outage, &c), (Some(News::Over { .. }), 0)));
+        assert_eq!(outage.gone(&c), None);
+    }
+
+    #[test]
+    fn a_lease_without_a_holder_is_forgotten_when_it_is_over() {
+        let (outage, [a, b]) = (Outage::default(), ["a", "b"].map(key));
+        failed(&outage, &a, Duration::ZERO);
+        assert_eq!(failed(&outage, &b, TTL), (None, 1));
     }
 }

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use lock_core::observer::{
     AcquireBegun, AcquireEnd, AcquireEnded, AcquisitionId, ClockJumped, Connected, DriverStalled,
-    Entered, HandOver, HandedOver, LeaseRenewed, Loss, LossReason, NodeBack, NodeKeptOut, Observer,
-    Redirected, RenewalLate, RenewalOutcome, StoreAnswered, WhyKeptOut,
+    Entered, HandOver, HandedOver, HoldBegun, HoldEnd, HoldEnded, HoldId, LeaseRenewed, Loss,
+    LossReason, NodeBack, NodeKeptOut, Observer, Redirected, RenewalLate, RenewalOutcome,
+    StoreAnswered, WhyKeptOut,
 };
-use lock_core::{Error, ErrorKind, Key, Mode};
+use lock_core::{Error, ErrorKind, FencingToken, Key, Mode};
 use lock_telemetry::names::{Kind, METRICS};
 use lock_telemetry::{Metrics, MetricsBuilder};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
+const TTL: Duration = Duration::from_secs(1);
 const TOOK: Duration = Duration::from_millis(250);
 
 /// An observer, and what it has recorded.
@@ -86,7 +88,7 @@ fn acquire(metrics: &Metrics, key: &Key, mode: Mode, end: Option<AcquireEnd<'_>>
 fn calls_are_counted_by_outcome_mode_and_way() {
     let bench = Bench::new(|it| it.label("backend", "memory"));
     let orders = key("orders/42");
-    let hold = lock_core::observer::HoldId::new(1, 1);
+    let hold = HoldId::new(1, 1);
     for entered in [Entered::Free, Entered::Free, Entered::HandOff] {
         let granted = AcquireEnd::Granted { hold, entered };
         acquire(&bench.metrics, &orders, Mode::Exclusive, Some(granted));
@@ -105,6 +107,32 @@ fn calls_are_counted_by_outcome_mode_and_way() {
             ),
             ("lock.waiting{backend=memory,mode=exclusive}", Value::Now(0.0)),
             ("lock.waiting{backend=memory,mode=shared}", Value::Now(1.0)),
+        ],
+    );
+}
+
+#[test]
+fn holds_are_measured_by_their_end_and_beside_the_ttl() {
+    let bench = Bench::new(|it| it);
+    let (orders, token) = (key("orders/42"), FencingToken::new(7));
+    let begin = |number| {
+        let (id, mode) = (HoldId::new(1, number), Mode::Shared);
+        bench.metrics.hold_begun(&HoldBegun::new(id, None, &orders, mode, token));
+    };
+    let end = |number, how| {
+        let (id, mode) = (HoldId::new(1, number), Mode::Shared);
+        bench.metrics.hold_ended(&HoldEnded::new(id, None, &orders, mode, how, TOOK, TTL));
+    };
+    (1..=4).for_each(begin);
+    end(1, HoldEnd::Dropped);
+    end(2, HoldEnd::Lost(LossReason::Expired));
+    check(
+        &bench.read(),
+        &[
+            ("lock.hold.duration{outcome=dropped,mode=shared}", Value::Times(vec![0.25])),
+            ("lock.hold.duration{outcome=lost,mode=shared}", Value::Times(vec![0.25])),
+            ("lock.hold.ttl_ratio{}", Value::Times(vec![0.25, 0.25])),
+            ("lock.held{mode=shared}", Value::Now(2.0)),
         ],
     );
 }
@@ -189,7 +217,7 @@ fn a_lease_fails_until_it_is_renewed_or_lost() {
     let bench = Bench::new(|it| it);
     let (one, other, metrics) = (key("a"), key("b"), &bench.metrics);
     let error = Error::new(ErrorKind::Unreachable, "no connection");
-    let renewed = |key, outcome| metrics.lease_renewed(&LeaseRenewed::new(key, outcome, TOOK));
+    let renewed = |key, outcome| metrics.lease_renewed(&LeaseRenewed::new(key, outcome, TOOK, TTL));
     let failing = || match bench.read().remove("lock.renewals.failing{}") {
         Some(Value::Now(leases)) => leases,
         other => panic!("{other:?}"),

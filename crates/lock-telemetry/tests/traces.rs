@@ -19,6 +19,7 @@ use tracing::{Level, info_span};
 use crate::journal::Journal;
 
 const MODE: Mode = Mode::Exclusive;
+const TTL: Duration = Duration::from_secs(1);
 const TOOK: Duration = Duration::from_millis(250);
 
 fn key(name: &str) -> Key {
@@ -35,7 +36,7 @@ fn one_turn(traces: &Traces, key: &Key, during: impl FnOnce(HoldId)) {
     let token = FencingToken::new(7);
     traces.hold_begun(&HoldBegun::new(hold, Some(id), key, MODE, token));
     during(hold);
-    let end = HoldEnded::new(hold, Some(id), key, MODE, HoldEnd::Dropped, TOOK);
+    let end = HoldEnded::new(hold, Some(id), key, MODE, HoldEnd::Dropped, TOOK, TTL);
     traces.hold_ended(&end);
 }
 
@@ -102,7 +103,7 @@ fn an_outage_is_told_once_and_so_is_its_end() {
     let (journal, traces) = (Journal::default(), Traces::new());
     let error = Error::new(ErrorKind::Unreachable, "no connection");
     let renewed = |key: &str, outcome| {
-        traces.lease_renewed(&LeaseRenewed::new(&self::key(key), outcome, TOOK))
+        traces.lease_renewed(&LeaseRenewed::new(&self::key(key), outcome, TOOK, TTL))
     };
     with_default(journal.subscriber(), || {
         for _ in 0..2 {

@@ -204,6 +204,8 @@ event! {
         how: HoldEnd,
         /// How long the holder had the guard, also if the lease was lost before.
         held: Duration,
+        /// How long a lease of the lock lives unless it is renewed.
+        ttl: Duration,
     }
 }
 

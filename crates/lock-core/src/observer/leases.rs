@@ -15,6 +15,8 @@ event! {
         outcome: RenewalOutcome<'a>,
         /// How long the answer took.
         took: Duration,
+        /// How long the lease was to live from the renewal on. Unless a later renewal succeeds, it is over by then.
+        ttl: Duration,
     }
 }
 

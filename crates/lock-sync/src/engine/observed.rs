@@ -3,6 +3,7 @@
 //! Observers are foreign code: see [`foreign`](crate::foreign). So nothing here runs under the lock of an entry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use lock_core::observer::{
     AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, Entered, HandOver,
@@ -18,17 +19,23 @@ pub(super) struct Observed {
     observers: Observers,
     key: Key,
     clock: Clock,
+    ttl: Duration,
     /// Tells the holds of this entry from those of other entries.
     number: u64,
 }
 
 impl Observed {
     /// `None` without observers.
-    pub(super) fn new(observers: &Observers, key: &Key, clock: Clock) -> Option<Box<Self>> {
+    pub(super) fn new(
+        observers: &Observers,
+        key: &Key,
+        clock: Clock,
+        ttl: Duration,
+    ) -> Option<Box<Self>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         (!observers.is_empty()).then(|| {
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            Box::new(Self { observers: observers.clone(), key: key.clone(), clock, number })
+            Box::new(Self { observers: observers.clone(), key: key.clone(), clock, ttl, number })
         })
     }
 
@@ -160,7 +167,8 @@ impl Told {
     pub(super) fn ended(self, observed: &Observed, hold: HoldId, how: HoldEnd, now: Instant) {
         let held = now.saturating_duration_since(self.since);
         let (id, key) = (observed.named(hold), &observed.key);
-        let event = HoldEnded::new(id, self.acquisition, key, self.mode, how, held);
+        let (acquisition, ttl) = (self.acquisition, observed.ttl);
+        let event = HoldEnded::new(id, acquisition, key, self.mode, how, held, ttl);
         observed.observers.tell(|observer| observer.hold_ended(&event));
     }
 }

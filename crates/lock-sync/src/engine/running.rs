@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use lock_core::observer::{HandOver, HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode,
-    PermitBackend, Released, Renew, Renewal,
+    PermitBackend, Released, Renew, Renewal, Ttl,
 };
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -262,7 +262,7 @@ impl<E: Asks> Running<E> {
                     tracing::debug!(%key, %error, "a renewal failed");
                 }
                 self.entry.event(|machine| machine.renew_done(&request.claim, *sent, renewal));
-                self.tell_renewal(renewal, *sent);
+                self.tell_renewal(renewal, *sent, request.ttl);
             }
             (Answer::Release(result), Verb::Release(claim, _) | Verb::Forget(claim, _)) => {
                 if let Err(error) = result {
@@ -281,7 +281,7 @@ impl<E: Asks> Running<E> {
         None
     }
 
-    fn tell_renewal(&self, renewal: &Renewal, sent: Instant) {
+    fn tell_renewal(&self, renewal: &Renewal, sent: Instant, ttl: Ttl) {
         let shared = self.entry.shared();
         let outcome = match renewal {
             Renewal::Held => RenewalOutcome::Held,
@@ -292,7 +292,7 @@ impl<E: Asks> Running<E> {
         };
         if !shared.observers.is_empty() {
             let took = shared.clock.now().saturating_duration_since(sent);
-            let event = LeaseRenewed::new(self.entry.key(), outcome, took);
+            let event = LeaseRenewed::new(self.entry.key(), outcome, took, ttl.duration());
             shared.observers.tell(|observer| observer.lease_renewed(&event));
         }
     }

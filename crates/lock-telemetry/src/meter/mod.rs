@@ -189,6 +189,8 @@ impl Observer for Metrics {
         self.classes.with(event.key, |class| {
             class.held.by(&class.group, &event.mode).decrement(1.0);
             class.hold.by_two(&class.group, &event.how, &event.mode).record(event.held);
+            let ratio = event.held.as_secs_f64() / event.ttl.as_secs_f64();
+            class.ratio.only(&class.group).record(ratio);
         });
         if let Some(failing) = self.outage.gone(event.key) {
             self.store.show_failing(failing);
