@@ -19,7 +19,7 @@
 
 use metrics::Unit;
 
-/// What a recorder keeps for a metric.
+/// What a recorder keeps for a metric of [`Metrics`](crate::Metrics).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the facade has these three")]
 pub enum Kind {
@@ -31,7 +31,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// A metric of the locks. The [module](self) has an example.
+/// A metric that [`Metrics`](crate::Metrics) records.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Metric {
@@ -47,13 +47,14 @@ pub struct Metric {
     pub about: &'static str,
 }
 
-/// The bounds of buckets for times, in seconds: from what a hand-off within a process takes to a long wait.
+/// The bounds of buckets for the times of [`Metrics`](crate::Metrics), in seconds: from what a hand-off within a process
+/// takes to a long wait.
 pub const BUCKETS: &[f64] = &[
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
 
-/// The bounds of buckets for [`HOLD_TTL_RATIO`].
+/// The bounds of buckets for [`HOLD_TTL_RATIO`] of [`Metrics`](crate::Metrics).
 pub const RATIO_BUCKETS: &[f64] =
     &[0.001, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 5.0, 10.0];
 
