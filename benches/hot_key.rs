@@ -13,6 +13,10 @@ use lock_benches::{
 use lock_tests::RedisServer;
 
 const OURS: &str = "ours, dropped";
+/// With an observer that counts.
+const OBSERVED: &str = "ours, dropped, observed";
+const IN_MEMORY: &str = "ours in memory, dropped";
+const OBSERVED_IN_MEMORY: &str = "ours in memory, dropped, observed";
 
 /// The rounds of contestants with few passes, whatever the effort says.
 const ROUNDS: usize = 3;
@@ -96,7 +100,9 @@ async fn entrants(url: &str) -> Result<Vec<Fighter>, Failure> {
         Entrant::new(OURS, [Ours::redis(url, Ending::Dropped)?]),
         Entrant::new("ours, released", [Ours::redis(url, Ending::Released)?]),
         Entrant::new(COMMITTED, [Stored::redis(url)?]),
-        Entrant::new("ours in memory, dropped", [Ours::memory(Ending::Dropped)]),
+        Entrant::new(OBSERVED, [Ours::observed(url, Ending::Dropped)?]),
+        Entrant::new(IN_MEMORY, [Ours::memory(Ending::Dropped)]),
+        Entrant::new(OBSERVED_IN_MEMORY, [Ours::observed_in_memory(Ending::Dropped)?]),
     ];
     let own = own.into_iter().map(|entrant| Fighter { entrant, peer: false });
     let peers = contestants::waiting_peers(url, 1).await?.into_iter();
@@ -145,6 +151,16 @@ fn table(
         redis_py(effort, server, tasks, &mut table, &mut kept);
     }
     compare(&kept, &mut table);
+    for (observed, alone) in [(OBSERVED, OURS), (OBSERVED_IN_MEMORY, IN_MEMORY)] {
+        let find = |name: &str| rates.iter().find(|series| series.name == name);
+        if let (Some(observed), Some(alone)) = (find(observed), find(alone)) {
+            let ratio = median(&observed.ratios(alone, rate));
+            table.remark(format!(
+                "`{}` makes {ratio:.3} × the hand-overs of `{}`.",
+                observed.name, alone.name
+            ));
+        }
+    }
     table.remark(
         "A hand-over is a pass after which the holder is another one; commands are for each of them. \
          A wait that goes on at the end of the window counts with what it has by then.",

@@ -122,7 +122,9 @@ pub enum HandOver {
     Local,
     /// To this process: the store granted the key to the claim of this process in its queue.
     Received,
-    /// To another process: the store has the lease back, and other claims wait there.
+    /// To another process: the store has the lease back, and the last that this process heard is that other claims wait
+    /// there. To count hand-overs between processes, count what is received: a process does not hear of every claim that
+    /// waits, nor of every one that leaves.
     Given,
 }
 

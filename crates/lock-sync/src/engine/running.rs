@@ -299,9 +299,7 @@ impl<E: Asks> Running<E> {
 
     /// The store has answered a release.
     fn tell_hand_over(&self, answer: &Result<(Released, Option<AcquireOutcome>), Error>) {
-        if let Ok((Released::Freed { told }, _)) = answer
-            && (self.wanted || *told > 0)
-        {
+        if self.wanted && matches!(answer, Ok((Released::Freed { .. }, _))) {
             let event = HandedOver::new(self.entry.key(), HandOver::Given);
             self.entry.shared().observers.tell(|observer| observer.handed_over(&event));
         }

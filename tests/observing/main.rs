@@ -1,0 +1,8 @@
+//! What an observer of one of two clients hears while both use a lock on real servers.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod diary;
+mod locks;
+mod nodes;
+mod servers;
