@@ -1,5 +1,6 @@
 //! The commands that look at locks, end their leases, examine a store and measure it.
 
+mod args;
 mod audit;
 mod bench;
 mod confirm;
@@ -13,12 +14,14 @@ mod top;
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind as Io, Write};
-use std::time::Duration;
 
 use lock_any::doctor::doctor;
-use lock_core::{Error, ErrorKind, Key, Label, List};
+use lock_core::{Error, ErrorKind, Label, List};
 use lock_sync::{DestroyError, Locks};
 
+pub(crate) use self::args::View;
+
+use self::args::{DestroyArgs, DoctorArgs, InspectArgs, ListArgs, ReleaseArgs, TopArgs};
 use self::audit::Requester;
 use self::bench::BenchArgs;
 use self::ending::Ended;
@@ -27,121 +30,12 @@ use self::top::Top;
 const OK: u8 = 0;
 /// Nothing was found or done, or not all of it.
 const NOTHING: u8 = 1;
+/// A mistake on the command line, as every program with `clap` reports it.
 pub(crate) const USAGE: u8 = 2;
-const OUTPUT: u8 = 74;
+/// The store failed: `EX_UNAVAILABLE` of `sysexits.h`.
 const BACKEND: u8 = 69;
-
-/// One of these commands.
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum View {
-    /// List the locks that are held or waited for
-    List(ListArgs),
-    /// Show the holders and the waiters of a lock
-    Inspect(InspectArgs),
-    /// End every lease on a lock, of any owner
-    Release(ReleaseArgs),
-    /// Remove what a free lock keeps in the store
-    Destroy(DestroyArgs),
-    /// Examine the store, and say what is wrong with it for locks
-    Doctor(DoctorArgs),
-    /// Watch the locks of the store in the terminal
-    Top(TopArgs),
-    /// Measure the store, or load it
-    Bench(BenchArgs),
-}
-
-/// Which locks to list.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
-    /// How the names begin; all locks if absent
-    #[arg(default_value = "")]
-    prefix: String,
-    /// The prefix is one of exact keys in the store, as other libraries choose them
-    #[arg(long)]
-    exact: bool,
-    /// Print one JSON object for each lock, each on a line
-    #[arg(long)]
-    json: bool,
-}
-
-/// Which lock to show.
-#[derive(Debug, clap::Args)]
-pub(crate) struct InspectArgs {
-    #[command(flatten)]
-    name: Name,
-    /// Print a JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-/// The name of a lock.
-#[derive(Debug, clap::Args)]
-struct Name {
-    /// The name of the lock
-    name: String,
-    /// The name is the exact key in the store, as another library chose it
-    #[arg(long)]
-    exact: bool,
-}
-
-impl Name {
-    fn key(&self) -> Result<Key, Error> {
-        if self.exact { Key::raw(&self.name) } else { Key::new(&self.name) }
-    }
-}
-
-/// Which leases to end.
-#[derive(Debug, clap::Args)]
-pub(crate) struct ReleaseArgs {
-    #[command(flatten)]
-    name: Name,
-    /// End the leases although their holders may be at work; there is no other way to release
-    #[arg(long)]
-    force: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
-}
-
-/// What to remove.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DestroyArgs {
-    #[command(flatten)]
-    name: Name,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
-}
-
-/// How to show the report.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DoctorArgs {
-    /// Print a JSON object; the default where the output is no terminal
-    #[arg(long)]
-    json: bool,
-    /// Print the report for people, wherever the output goes
-    #[arg(long, conflicts_with = "json")]
-    text: bool,
-}
-
-/// What to watch.
-#[derive(Debug, clap::Args)]
-pub(crate) struct TopArgs {
-    /// How the names begin; all locks if absent
-    #[arg(default_value = "")]
-    prefix: String,
-    /// The time between two screens, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = period)]
-    interval: Duration,
-    /// At how many keys of the store to look in that time; the locks on the screen come on top
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
-    keys: u32,
-}
-
-fn period(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds from 0.1 to 3600".to_owned())
-}
+/// The output cannot be written: `EX_IOERR`.
+const OUTPUT: u8 = 74;
 
 /// What the options for all commands say.
 #[derive(Debug)]
@@ -162,14 +56,10 @@ impl Site {
 
     /// The store, without the login and the options.
     fn shown(&self) -> String {
-        let url = self.url.split('?').next().unwrap_or_default();
-        match url.split_once("://") {
-            Some((scheme, rest)) => {
-                let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-                format!("{scheme}://{host}")
-            }
-            None => url.to_owned(),
-        }
+        let Some((scheme, rest)) = self.url.split_once("://") else { return self.url.clone() };
+        // The login goes first: a password may contain a question mark.
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        format!("{scheme}://{}", host.split('?').next().unwrap_or_default())
     }
 }
 
@@ -333,14 +223,7 @@ mod tests {
         };
         assert_eq!(shown("redis://ann:p%40ss@a:1/2?protocol=resp3"), "redis://a:1/2");
         assert_eq!(shown("redlock+redis://:x@a,b,c/0"), "redlock+redis://a,b,c/0");
+        assert_eq!(shown("redis://ann:a?b@a:1"), "redis://a:1");
         assert_eq!(shown("memory:"), "memory:");
-    }
-
-    #[test]
-    fn a_period_is_long_enough_for_the_store() {
-        assert_eq!(period("0.5"), Ok(Duration::from_millis(500)));
-        for bad in ["0", "0.01", "x", "-1", "1e9", "NaN"] {
-            assert!(period(bad).is_err(), "{bad}");
-        }
     }
 }
