@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(crate) fn time(time: Duration) -> String {
     let (seconds, micros) = (time.as_secs(), time.as_micros());
     match seconds {
+        0 if micros == 0 => format!("{}ns", time.as_nanos()),
         0 if micros < 1_000 => format!("{micros}µs"),
         0 if micros < 10_000 => format!("{:.1}ms", micros as f64 / 1e3),
         0 => format!("{}ms", micros / 1_000),
@@ -67,7 +68,7 @@ mod tests {
     fn a_time_has_few_digits() {
         let shown = |micros| time(Duration::from_micros(micros));
         for (micros, expected) in [
-            (0, "0µs"),
+            (0, "0ns"),
             (999, "999µs"),
             (1_250, "1.2ms"),
             (350_000, "350ms"),

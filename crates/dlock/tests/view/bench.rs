@@ -6,7 +6,7 @@ use crate::program::{client, dlock};
 
 #[test]
 fn the_figures_are_a_table_a_picture_and_json() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().password("hunter2").start();
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("bench.svg");
     let path = picture.to_str().unwrap();

@@ -1,43 +1,36 @@
 //! The unit of the figures: the cheapest request to the store.
 
+use std::io;
 use std::time::Duration;
 
 use lock_core::{AnyBackend, Error, InspectBackend, Key};
-use redis::aio::MultiplexedConnection;
+use redis::{Client, Cmd, ConnectionAddr};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use super::Failure;
 
+/// How long the server may take to answer the bare client.
+const LIMIT: Duration = Duration::from_secs(5);
+
 /// A client that sends a request which does nothing.
 pub(super) enum Unit {
-    /// `PING`, to one server of Redis.
-    Ping(MultiplexedConnection),
+    /// `PING`, to one server of Redis, on a bare socket: a client library would add time of its own.
+    Ping(TcpStream),
     /// A look at a lock that is free, to any other store.
     Look(AnyBackend, Key),
 }
 
 impl Unit {
-    /// The unit of the store that the URL names. A bare client can ask one server; it knows no quorum, no cluster and no
-    /// sentinels.
+    /// The unit of the store that the URL names. A bare client can ask one server; it knows no TLS, no quorum, no cluster
+    /// and no sentinels.
     pub(super) async fn of(url: &str, store: AnyBackend, free: Key) -> Result<Self, Error> {
-        let limit = Duration::from_secs(5);
-        let connect = async {
-            let client = redis::Client::open(url).ok()?;
-            client.get_multiplexed_async_connection().await.ok()
-        };
-        let is_one_server =
-            ["redis://", "valkey://", "unix://"].iter().any(|it| url.starts_with(it));
-        let connection = if is_one_server {
-            tokio::time::timeout(limit, connect).await.ok().flatten()
-        } else {
-            None
-        };
-        match connection {
-            Some(connection) => Ok(Self::Ping(connection)),
-            None => {
-                store.inspect(&free).await?;
-                Ok(Self::Look(store, free))
-            }
+        let is_one_server = ["redis://", "valkey://"].iter().any(|it| url.starts_with(it));
+        if is_one_server && let Ok(Ok(socket)) = tokio::time::timeout(LIMIT, connect(url)).await {
+            return Ok(Self::Ping(socket));
         }
+        store.inspect(&free).await?;
+        Ok(Self::Look(store, free))
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -50,11 +43,44 @@ impl Unit {
     /// Sends one request, and waits for the answer.
     pub(super) async fn send(&mut self) -> Result<(), Failure> {
         match self {
-            Self::Ping(connection) => {
-                let pong: Result<String, _> = redis::cmd("PING").query_async(connection).await;
-                pong.map(drop).map_err(|error| Failure::Ping(error.to_string()))
+            Self::Ping(socket) => {
+                ask(socket, &redis::cmd("PING")).await.map_err(|it| Failure::Ping(it.to_string()))
             }
             Self::Look(store, free) => Ok(store.inspect(free).await.map(drop)?),
         }
     }
+}
+
+/// Connects to one server, and logs in.
+async fn connect(url: &str) -> io::Result<TcpStream> {
+    let client = Client::open(url).map_err(io::Error::other)?;
+    let info = client.get_connection_info();
+    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        return Err(io::Error::other("no bare socket"));
+    };
+    let mut socket = TcpStream::connect((host.as_str(), *port)).await?;
+    socket.set_nodelay(true)?;
+    if let Some(password) = info.redis_settings().password() {
+        let mut login = redis::cmd("AUTH");
+        info.redis_settings().username().into_iter().for_each(|user| _ = login.arg(user));
+        ask(&mut socket, login.arg(password)).await?;
+    }
+    ask(&mut socket, &redis::cmd("PING")).await?;
+    Ok(socket)
+}
+
+/// Sends a command whose answer is one line, and reads the line.
+async fn ask(socket: &mut TcpStream, command: &Cmd) -> io::Result<()> {
+    socket.write_all(&command.get_packed_command()).await?;
+    let (mut room, mut length) = ([0; 256], 0);
+    while !room[..length].ends_with(b"\r\n") {
+        match socket.read(&mut room[length..]).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => length += more,
+        }
+    }
+    if room[0] == b'+' {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&room[..length]).trim_end().to_owned()))
 }
