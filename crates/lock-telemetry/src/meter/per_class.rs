@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use lock_core::observer::{AcquireEnd, HandOver, HoldEnd, LossReason, RenewalOutcome};
 use lock_core::{Key, Mode};
@@ -73,7 +73,10 @@ pub(super) enum Classes {
     Many { classify: Box<Classify>, most: usize, group: Group, known: RwLock<Known> },
 }
 
-type Known = HashMap<Box<str>, Arc<Class>>;
+/// The classes by their names.
+type Known = HashMap<Box<str>, Place>;
+/// The name of a class, and its metrics once they are registered.
+type Place = Arc<(String, OnceLock<Class>)>;
 
 impl Classes {
     pub(super) fn one(group: Group) -> Self {
@@ -92,26 +95,30 @@ impl Classes {
             Self::Many { classify, most, group, known } => {
                 let name = classify(key);
                 let found = known.read().unwrap_or_else(PoisonError::into_inner);
-                let class = found.get(&*name).cloned();
-                // The recorder is code of others. It may wait for this thread.
+                let place = found.get(&*name).cloned();
                 drop(found);
-                record(&class.unwrap_or_else(|| add(known, group, *most, &name)))
+                let place = place.unwrap_or_else(|| add(known, *most, &name));
+                // Outside the lock of the table: the recorder is code of others.
+                record(place.1.get_or_init(|| named(group, &place.0)))
             }
         }
     }
 }
 
-/// The class with this name, or the class for the rest if there are too many already.
+/// The place of the class with this name, or that of the rest if there are too many classes already.
 #[cold]
-fn add(known: &RwLock<Known>, group: &Group, most: usize, name: &str) -> Arc<Class> {
+fn add(known: &RwLock<Known>, most: usize, name: &str) -> Place {
     let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
-    let name = if known.len() < most { name } else { REST };
-    let make = || {
-        let mut group = group.clone();
-        group.labels.push(Label::new(LABEL, name.to_owned()));
-        Arc::new(Class::new(group))
-    };
-    Arc::clone(known.entry(name.into()).or_insert_with(make))
+    let name = if known.contains_key(name) || known.len() < most { name } else { REST };
+    let new = || Arc::new((name.to_owned(), OnceLock::new()));
+    Arc::clone(known.entry(name.into()).or_insert_with(new))
+}
+
+/// The metrics of the class with this name.
+fn named(group: &Group, name: &str) -> Class {
+    let mut group = group.clone();
+    group.labels.push(Label::new(LABEL, name.to_owned()));
+    Class::new(group)
 }
 
 impl fmt::Debug for Classes {
