@@ -107,6 +107,17 @@ fn sum(metric: &Value, kind: &str, field: &str) -> f64 {
     points.map(|point| number(&point[field])).sum()
 }
 
+/// A metric with those points alone that have this value of a label.
+fn of(metric: &Value, kind: &str, value: &str) -> Value {
+    let mut metric = metric.clone();
+    if let Some(points) = metric[kind]["dataPoints"].as_array_mut() {
+        points.retain(|point| {
+            inside(point, &["attributes"]).iter().any(|it| it["value"]["stringValue"] == value)
+        });
+    }
+    metric
+}
+
 /// Runs the example, and returns the collector.
 fn collect(url: &str) -> Collector {
     let collector = Collector::default();
@@ -132,8 +143,8 @@ fn the_collector_gets_spans_with_parents_and_links() {
     for span in spans["lock.acquire"].iter().chain(&spans["lock.hold"]) {
         assert!(requests.contains(&text(&span["parentSpanId"])), "{span}");
     }
-    // The first caller does not wait, and the others do.
-    assert_eq!(spans["lock.wait"].len(), count - 1);
+    // The first caller does not wait. The others do, unless they come late on a busy machine.
+    assert!((1..count).contains(&spans["lock.wait"].len()), "{:?}", spans["lock.wait"]);
     for span in &spans["lock.wait"] {
         assert!(acquired.contains(&text(&span["parentSpanId"])), "{span}");
     }
@@ -154,11 +165,15 @@ fn the_collector_gets_metrics_in_seconds() {
     let acquired = &metrics["lock.acquire.duration"];
     assert_eq!(acquired["unit"], "s");
     assert_eq!(sum(acquired, "histogram", "count"), f64::from(REQUESTS));
-    // Each holder works for five milliseconds, and the last one has waited for all others.
-    let waited = sum(acquired, "histogram", "sum");
-    assert!(waited > 0.005 * f64::from(REQUESTS), "{waited}");
+    assert!(sum(acquired, "histogram", "sum") > 0.0);
+    // Each holder works for five milliseconds.
+    let held = sum(&metrics["lock.hold.duration"], "histogram", "sum");
+    assert!(held >= 0.005 * f64::from(REQUESTS), "{held}");
     assert_eq!(sum(&metrics["lock.hold.duration"], "histogram", "count"), f64::from(REQUESTS));
-    assert!(sum(&metrics["lock.handoffs"], "sum", "asInt") >= f64::from(REQUESTS - 1));
+    // A request that comes late, on a busy machine, may find the lock free.
+    let passed_on = sum(&of(&metrics["lock.handoffs"], "sum", "local"), "sum", "asInt");
+    assert_eq!(passed_on, sum(&of(acquired, "histogram", "handoff"), "histogram", "count"));
+    assert!((1.0..=f64::from(REQUESTS - 1)).contains(&passed_on), "{passed_on}");
     assert!(sum(&metrics["lock.store.request.duration"], "histogram", "count") >= 2.0);
     assert_eq!(sum(&metrics["lock.held"], "gauge", "asDouble"), 0.0);
     assert_eq!(sum(&metrics["lock.lost"], "sum", "asInt"), 0.0);

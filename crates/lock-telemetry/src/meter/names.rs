@@ -98,7 +98,7 @@ metrics! {
     LOST: Counter, "lock.lost", None, ["reason"],
         "Leases that were lost while holders had them.";
     HANDOFFS: Counter, "lock.handoffs", None, ["kind"],
-        "Locks that went straight to the next holder: local within the process, remote to this process, given to another process.";
+        "Locks that went straight to the next holder: local within the process, remote from another process, given back while others may wait.";
     RECONNECTS: Counter, "lock.reconnects", None, [],
         "Connections that replaced one that had ended.";
     REDIRECTS: Counter, "lock.redirects", None, [],
