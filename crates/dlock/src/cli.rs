@@ -3,10 +3,12 @@
 use std::io::{self, IsTerminal};
 
 use clap::error::ErrorKind;
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use lock_core::Label;
 
-use crate::view::{Site, USAGE, View};
+use crate::run::Run;
+use crate::view::{OUTPUT, Site, USAGE, View};
 
 /// Distributed locks on the command line
 #[derive(Debug, Parser)]
@@ -22,7 +24,28 @@ struct Cli {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: Color,
     #[command(subcommand)]
-    command: View,
+    command: Commands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Commands {
+    #[command(flatten)]
+    Run(Run),
+    #[command(flatten)]
+    View(View),
+    /// Print the completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the man page
+    Man,
+}
+
+/// A command over a store.
+pub(crate) enum Command {
+    Run(Run),
+    View(View),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,7 +61,7 @@ fn label(text: &str) -> Result<Label, String> {
 
 /// What the command line asks for.
 pub(crate) enum Parsed {
-    Command(Site, View),
+    Command(Site, Command),
     /// There is nothing to do. What there is to say has been said.
     Ended(u8),
 }
@@ -58,6 +81,15 @@ pub(crate) fn parse() -> Parsed {
         }
         Err(error) => return mistake(&one_line(&error.render().to_string())),
     };
+    let command = match cli.command {
+        Commands::Run(command) => Command::Run(command),
+        Commands::View(command) => Command::View(command),
+        Commands::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "dlock", &mut io::stdout());
+            return Parsed::Ended(0);
+        }
+        Commands::Man => return manual(),
+    };
     let Some(url) = cli.url else {
         return mistake(
             "no store is named: use --url or LOCK_URL, for example redis://127.0.0.1:6379",
@@ -71,7 +103,17 @@ pub(crate) fn parse() -> Parsed {
         Color::Auto => is_terminal && !wants_none,
     };
     let label = cli.label.unwrap_or_else(Label::of_process);
-    Parsed::Command(Site { url, label, has_colors, is_terminal }, cli.command)
+    Parsed::Command(Site { url, label, has_colors, is_terminal }, command)
+}
+
+fn manual() -> Parsed {
+    match clap_mangen::Man::new(Cli::command()).render(&mut io::stdout()) {
+        Ok(()) => Parsed::Ended(0),
+        Err(error) => {
+            eprintln!("dlock: {error}");
+            Parsed::Ended(OUTPUT)
+        }
+    }
 }
 
 fn mistake(what: &str) -> Parsed {
@@ -91,8 +133,6 @@ fn one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

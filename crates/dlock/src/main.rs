@@ -4,23 +4,39 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod run;
 mod view;
 
 use std::process::ExitCode;
 
-use cli::Parsed;
+use cli::{Command, Parsed};
+use tokio::runtime::Builder;
 
 fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|first| first == run::STAGE) {
+        return ExitCode::from(run::stage(args));
+    }
     let (site, command) = match cli::parse() {
         Parsed::Command(site, command) => (site, command),
         Parsed::Ended(code) => return ExitCode::from(code),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime {
-        Ok(runtime) => ExitCode::from(runtime.block_on(view::run(command, &site))),
+    let runtime = match command {
+        // The kernel ends the program when the thread ends that started it: this thread.
+        Command::Run(_) => Builder::new_current_thread().enable_all().build(),
+        Command::View(_) => Builder::new_multi_thread().enable_all().build(),
+    };
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("dlock: cannot start its threads: {error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
-    }
+    };
+    ExitCode::from(runtime.block_on(async {
+        match command {
+            Command::Run(command) => run::run(command, &site).await,
+            Command::View(command) => view::run(command, &site).await,
+        }
+    }))
 }

@@ -35,7 +35,7 @@ pub(crate) const USAGE: u8 = 2;
 /// The store failed: `EX_UNAVAILABLE` of `sysexits.h`.
 const BACKEND: u8 = 69;
 /// The output cannot be written: `EX_IOERR`.
-const OUTPUT: u8 = 74;
+pub(crate) const OUTPUT: u8 = 74;
 
 /// What the options for all commands say.
 #[derive(Debug)]

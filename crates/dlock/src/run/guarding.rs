@@ -1,0 +1,114 @@
+//! A program under a lease: signals go on to it, and it ends before the lease does.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitStatus;
+
+use lock_core::Key;
+use lock_sync::Lease;
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use super::args::OnLost;
+use super::child::Child;
+use super::lease_file::{LeaseFile, deadline};
+use super::limits::Limits;
+use super::signals::{self, Signals};
+
+/// How a program under a lease has ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// By itself, or by a signal of the user.
+    Exited(ExitStatus),
+    /// The lease was lost or about to end, and the program was ended.
+    Lost,
+}
+
+/// What a program runs under.
+pub(super) struct Guarding<'a> {
+    pub(super) key: &'a Key,
+    pub(super) lease: &'a Lease,
+    pub(super) limits: Limits,
+    pub(super) on_lost: OnLost,
+    pub(super) signals: &'a mut Signals,
+}
+
+impl Guarding<'_> {
+    /// Runs the program to its end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system that starts programs and writes files.
+    pub(super) async fn run(self, command: &[OsString]) -> io::Result<Ended> {
+        let mut file = LeaseFile::new(self.lease.remaining())?;
+        let mut child = Child::spawn(command, &self.environment(&file))?;
+        let mut is_watched = true;
+        loop {
+            let look = sleep(self.limits.next_look(self.lease.remaining()));
+            let mut was_stopped = false;
+            tokio::select! {
+                status = child.wait() => return Ok(Ended::Exited(status?)),
+                signal = self.signals.next() => match signal {
+                    Signal::TSTP => {
+                        // Without `dlock`, nothing would end the program in time: it stops as well.
+                        child.signal(Signal::STOP);
+                        signals::stop();
+                        was_stopped = true;
+                    }
+                    other => child.signal(other),
+                },
+                _ = self.lease.lost(), if is_watched => {}
+                () = look, if is_watched => {}
+            }
+            let left = self.lease.remaining();
+            if is_watched {
+                file.write(left)?;
+            }
+            if is_watched && self.is_over() {
+                self.report();
+                if self.on_lost == OnLost::Kill {
+                    child.end(self.limits.until_kill(left)).await;
+                    return Ok(Ended::Lost);
+                }
+                is_watched = false;
+            }
+            if was_stopped {
+                child.signal(Signal::CONT);
+            }
+        }
+    }
+
+    /// Whether to act: in time to end the program, or else when the lease is lost.
+    fn is_over(&self) -> bool {
+        match self.on_lost {
+            OnLost::Kill => !self.lease.is_valid() || self.limits.is_due(self.lease.remaining()),
+            OnLost::Warn => !self.lease.is_valid(),
+        }
+    }
+
+    fn report(&self) {
+        let name = self.key;
+        let what = match self.lease.check() {
+            Err(lost) => format!("the lease on {name} is lost ({})", lost.reason()),
+            Ok(()) => format!(
+                "the lease on {name} ends in {:.1?}, and cannot be renewed",
+                self.lease.remaining()
+            ),
+        };
+        let then = match self.on_lost {
+            OnLost::Kill => "the program is ended",
+            OnLost::Warn => "the program goes on without the lock",
+        };
+        eprintln!("dlock: {what}: {then}");
+    }
+
+    fn environment(&self, file: &LeaseFile) -> [(&'static str, OsString); 4] {
+        let name = String::from_utf8_lossy(self.key.as_bytes()).into_owned();
+        [
+            ("LOCK_NAME", name.into()),
+            ("LOCK_TOKEN", self.lease.fencing_token().to_string().into()),
+            ("LOCK_DEADLINE_MS", deadline(self.lease.remaining()).to_string().into()),
+            ("LOCK_FILE", file.path().into()),
+        ]
+    }
+}

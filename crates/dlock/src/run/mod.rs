@@ -1,0 +1,209 @@
+//! The commands that run a program under a lock or as the leader, and the one that waits for a leader.
+
+mod args;
+mod child;
+mod guarding;
+mod lease_file;
+mod limits;
+mod signals;
+mod wanted;
+
+use std::error::Error as StdError;
+use std::io::{self, Write};
+
+use lock_core::{Error, ErrorKind, Key, Ttl};
+use lock_sync::{Lease, LockError, Locks};
+use rustix::process::Signal;
+
+use self::args::{Codes, Program};
+pub(crate) use self::args::{ElectArgs, RunArgs, WaitLeaderArgs};
+use self::child::code_of;
+pub(crate) use self::child::{STAGE, stage};
+use self::guarding::{Ended, Guarding};
+use self::limits::Limits;
+use self::signals::Signals;
+use self::wanted::{Denied, Patience, Wanted};
+use crate::view::{Site, USAGE};
+
+/// One of these commands.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Run {
+    /// Run a program while holding a lock
+    Run(RunArgs),
+    /// Run a program while being the leader
+    Elect(ElectArgs),
+    /// Wait until there is a leader, and print its value
+    WaitLeader(WaitLeaderArgs),
+}
+
+/// Runs the command. Returns the exit code.
+pub(crate) async fn run(command: Run, site: &Site) -> u8 {
+    match command {
+        Run::Run(args) => run_locked(&args, site).await,
+        Run::Elect(args) => elect(&args, site).await,
+        Run::WaitLeader(args) => wait_leader(&args, site).await,
+    }
+    .unwrap_or_else(|code| code)
+}
+
+/// Prints an error on one line, with its sources. Returns the exit code.
+fn fail(code: u8, what: &dyn StdError) -> u8 {
+    let mut line = what.to_string();
+    let mut source = what.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !line.contains(&more) {
+            line = format!("{line}: {more}");
+        }
+        source = error.source();
+    }
+    say(code, &line)
+}
+
+fn say(code: u8, what: &str) -> u8 {
+    eprintln!("dlock: {what}");
+    code
+}
+
+fn store_failed(codes: Codes, error: &Error) -> u8 {
+    let kind = error.kind();
+    let is_usage =
+        matches!(kind, ErrorKind::InvalidConfig | ErrorKind::InvalidKey | ErrorKind::Unsupported);
+    fail(if is_usage { USAGE } else { codes.backend_code }, error)
+}
+
+fn signalled(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+}
+
+async fn locks(site: &Site, ttl: Option<Ttl>) -> Result<Locks, Error> {
+    let store = lock_any::open(&site.url).await?;
+    let locks = Locks::builder(store).label(site.label.clone());
+    ttl.into_iter().fold(locks, |locks, ttl| locks.ttl(ttl.duration())).build()
+}
+
+/// What a command needs before it asks for a lock.
+struct Ready {
+    locks: Locks,
+    limits: Limits,
+    signals: Signals,
+}
+
+impl Ready {
+    async fn new(program: &Program, codes: Codes, site: &Site) -> Result<Self, u8> {
+        let ttl = program.ttl.duration();
+        let limits = Limits::new(ttl, program.grace).map_err(|what| say(USAGE, &what))?;
+        let signals = Signals::new().map_err(|error| fail(1, &error))?;
+        let locks =
+            locks(site, Some(program.ttl)).await.map_err(|error| store_failed(codes, &error))?;
+        Ok(Self { locks, limits, signals })
+    }
+
+    /// Runs the program under this lease. Returns the exit code, and whether the lease was lost.
+    async fn guard(
+        &mut self,
+        key: &Key,
+        lease: &Lease,
+        program: &Program,
+        codes: Codes,
+    ) -> Result<(u8, bool), u8> {
+        let (limits, on_lost) = (self.limits, program.on_lost);
+        let guarding = Guarding { key, lease, limits, on_lost, signals: &mut self.signals };
+        match guarding.run(&program.command).await {
+            Ok(Ended::Exited(status)) => Ok((code_of(status), false)),
+            Ok(Ended::Lost) => Ok((codes.lost_code, true)),
+            Err(error) => Err(fail(1, &error)),
+        }
+    }
+}
+
+async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
+    let codes = args.codes;
+    let Some(wanted) = Wanted::of(args) else {
+        return Err(say(USAGE, "name what to hold: --name NAME, or --semaphore NAME --permits K"));
+    };
+    let mut ready = Ready::new(&args.program, codes, site).await?;
+    let patience = match args.timeout {
+        _ if args.is_try => Patience::Try,
+        Some(limit) => Patience::AtMost(limit),
+        None => Patience::Endless,
+    };
+    let locks = ready.locks.clone();
+    let held = tokio::select! {
+        held = wanted.acquire(&locks, patience) => Ok(held),
+        signal = ready.signals.next_end() => Err(signalled(signal)),
+    };
+    let ended = match held {
+        Ok(Ok(held)) => {
+            let ended = ready.guard(wanted.key(), &held.lease(), &args.program, codes).await;
+            drop(held);
+            ended.map(|(code, _)| code)
+        }
+        Ok(Err(denied)) => Err(refused(&denied, wanted.key(), codes)),
+        Err(code) => Err(code),
+    };
+    // The release is on its way when the guard is dropped.
+    locks.shutdown().await;
+    ended
+}
+
+fn refused(denied: &Denied, key: &Key, codes: Codes) -> u8 {
+    match denied {
+        Denied::Busy => say(codes.busy_code, &format!("{key} is not free")),
+        Denied::Timeout => say(codes.timeout_code, &format!("{key} was not free in time")),
+        Denied::Failed(error) => fail(codes.backend_code, &**error),
+    }
+}
+
+async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
+    let codes = args.codes;
+    let mut ready = Ready::new(&args.program, codes, site).await?;
+    let locks = ready.locks.clone();
+    let election =
+        locks.election(args.name.clone()).map_err(|error| store_failed(codes, &error))?;
+    let value = args.value.clone().unwrap_or_else(|| site.label.to_string());
+    let ended = loop {
+        let leadership = tokio::select! {
+            leadership = election.campaign(&value) => match leadership {
+                Ok(leadership) => leadership,
+                Err(LockError::Backend(error)) => break Err(store_failed(codes, &error)),
+                Err(error) => break Err(fail(codes.backend_code, &error)),
+            },
+            signal = ready.signals.next_end() => break Err(signalled(signal)),
+        };
+        let ended = ready.guard(&args.name, &leadership.lease(), &args.program, codes).await;
+        drop(leadership);
+        match ended {
+            Ok((code, is_lost)) if args.again && (is_lost || code < 128) => {}
+            ended => break ended.map(|(code, _)| code),
+        }
+    };
+    locks.shutdown().await;
+    ended
+}
+
+async fn wait_leader(args: &WaitLeaderArgs, site: &Site) -> Result<u8, u8> {
+    let codes = args.codes;
+    let failed = |error: Error| store_failed(codes, &error);
+    let locks = locks(site, None).await.map_err(failed)?;
+    let mut leaders = locks.election(args.name.clone()).map_err(failed)?.observe();
+    let leader = async {
+        loop {
+            if let Some(leader) = leaders.next().await? {
+                return Ok::<_, Error>(leader);
+            }
+        }
+    };
+    let leader = match args.timeout {
+        None => leader.await,
+        Some(limit) => match tokio::time::timeout(limit, leader).await {
+            Ok(leader) => leader,
+            Err(_) => return Err(say(codes.timeout_code, &format!("{} has no leader", args.name))),
+        },
+    };
+    let value = leader.map_err(failed)?.value;
+    let mut output = io::stdout().lock();
+    let written = output.write_all(&value).and_then(|()| output.write_all(b"\n"));
+    written.map_err(|error| fail(74, &error))?;
+    Ok(0)
+}

@@ -1,0 +1,60 @@
+//! The signals that concern the program.
+
+use std::io;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
+
+/// The signals that go on to the program, and the one by which a terminal stops it.
+const ALL: [Signal; 9] = [
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::ALARM,
+    Signal::WINCH,
+    Signal::TSTP,
+];
+
+/// Listens to these signals, from its making on.
+pub(super) struct Signals(Vec<(Signal, Listener)>);
+
+impl Signals {
+    pub(super) fn new() -> io::Result<Self> {
+        let listen =
+            |it: Signal| Ok::<_, io::Error>((it, signal(SignalKind::from_raw(it.as_raw()))?));
+        ALL.into_iter().map(listen).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The next signal.
+    pub(super) async fn next(&mut self) -> Signal {
+        let all = self.0.iter_mut().map(|(signal, listener)| async {
+            listener.recv().await;
+            *signal
+        });
+        let mut all: FuturesUnordered<_> = all.collect();
+        match all.next().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next signal that ends a wait for a lock. The other signals are for the program, which does not run yet.
+    pub(super) async fn next_end(&mut self) -> Signal {
+        loop {
+            match self.next().await {
+                Signal::TSTP => stop(),
+                end @ (Signal::HUP | Signal::INT | Signal::QUIT | Signal::TERM) => return end,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Stops this process, as the terminal asked. Returns when the process goes on.
+pub(super) fn stop() {
+    _ = kill_process(getpid(), Signal::STOP);
+}
