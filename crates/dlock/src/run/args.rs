@@ -12,10 +12,10 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(super) what: What,
     /// With --name: hold the lock beside other readers
-    #[arg(long, requires = "name")]
+    #[arg(long, conflicts_with = "semaphore")]
     pub(super) shared: bool,
     /// With --semaphore: how many permits there are, one for each program
-    #[arg(long, value_name = "K", requires = "semaphore", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "K", conflicts_with = "name", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) permits: Option<u16>,
     /// Give up if the lock is not free
     #[arg(long = "try", conflicts_with = "timeout")]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitStatus;
 
-use lock_core::Key;
+use lock_core::{Key, Ttl};
 use lock_sync::Lease;
 use rustix::process::Signal;
 use tokio::time::sleep;
@@ -28,6 +28,7 @@ pub(super) enum Ended {
 pub(super) struct Guarding<'a> {
     pub(super) key: &'a Key,
     pub(super) lease: &'a Lease,
+    pub(super) ttl: Ttl,
     pub(super) limits: Limits,
     pub(super) on_lost: OnLost,
     pub(super) signals: &'a mut Signals,
@@ -40,6 +41,12 @@ impl Guarding<'_> {
     ///
     /// Those of the system that starts programs and writes files.
     pub(super) async fn run(self, command: &[OsString]) -> io::Result<Ended> {
+        // The lease of a grant to a waiter is short, until the first renewal.
+        if self.limits.is_due(self.lease.remaining()) && self.lease.extend(self.ttl).await.is_err()
+        {
+            eprintln!("dlock: the lease on {} was lost before the program began", self.key);
+            return Ok(Ended::Lost);
+        }
         let mut file = LeaseFile::new(self.lease.remaining())?;
         let mut child = Child::spawn(command, &self.environment(&file))?;
         let mut is_watched = true;

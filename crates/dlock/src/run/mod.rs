@@ -10,6 +10,7 @@ mod wanted;
 
 use std::error::Error as StdError;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Key, Ttl};
 use lock_sync::{Lease, LockError, Locks};
@@ -76,10 +77,21 @@ fn signalled(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
 }
 
-async fn locks(site: &Site, ttl: Option<Ttl>) -> Result<Locks, Error> {
+/// Locks with this ttl, or with the default. With a limit, a store that is out of reach for longer ends a wait.
+async fn locks(
+    site: &Site,
+    ttl: Option<Ttl>,
+    outage_limit: Option<Duration>,
+) -> Result<Locks, Error> {
     let store = lock_any::open(&site.url).await?;
-    let locks = Locks::builder(store).label(site.label.clone());
-    ttl.into_iter().fold(locks, |locks, ttl| locks.ttl(ttl.duration())).build()
+    let mut locks = Locks::builder(store).label(site.label.clone());
+    if let Some(ttl) = ttl {
+        locks = locks.ttl(ttl.duration());
+    }
+    if let Some(limit) = outage_limit {
+        locks = locks.outage_limit(limit);
+    }
+    locks.build()
 }
 
 /// What a command needs before it asks for a lock.
@@ -90,12 +102,17 @@ struct Ready {
 }
 
 impl Ready {
-    async fn new(program: &Program, codes: Codes, site: &Site) -> Result<Self, u8> {
+    async fn new(
+        program: &Program,
+        codes: Codes,
+        outage_limit: Option<Duration>,
+        site: &Site,
+    ) -> Result<Self, u8> {
         let ttl = program.ttl.duration();
         let limits = Limits::new(ttl, program.grace).map_err(|what| say(USAGE, &what))?;
         let signals = Signals::new().map_err(|error| fail(1, &error))?;
-        let locks =
-            locks(site, Some(program.ttl)).await.map_err(|error| store_failed(codes, &error))?;
+        let locks = locks(site, Some(program.ttl), outage_limit).await;
+        let locks = locks.map_err(|error| store_failed(codes, &error))?;
         Ok(Self { locks, limits, signals })
     }
 
@@ -107,8 +124,8 @@ impl Ready {
         program: &Program,
         codes: Codes,
     ) -> Result<(u8, bool), u8> {
-        let (limits, on_lost) = (self.limits, program.on_lost);
-        let guarding = Guarding { key, lease, limits, on_lost, signals: &mut self.signals };
+        let (ttl, limits, on_lost) = (program.ttl, self.limits, program.on_lost);
+        let guarding = Guarding { key, lease, ttl, limits, on_lost, signals: &mut self.signals };
         match guarding.run(&program.command).await {
             Ok(Ended::Exited(status)) => Ok((code_of(status), false)),
             Ok(Ended::Lost) => Ok((codes.lost_code, true)),
@@ -122,7 +139,9 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     let Some(wanted) = Wanted::of(args) else {
         return Err(say(USAGE, "name what to hold: --name NAME, or --semaphore NAME --permits K"));
     };
-    let mut ready = Ready::new(&args.program, codes, site).await?;
+    // A try does not wait for a store, either.
+    let outage_limit = args.is_try.then_some(Duration::ZERO);
+    let mut ready = Ready::new(&args.program, codes, outage_limit, site).await?;
     let patience = match args.timeout {
         _ if args.is_try => Patience::Try,
         Some(limit) => Patience::AtMost(limit),
@@ -157,7 +176,7 @@ fn refused(denied: &Denied, key: &Key, codes: Codes) -> u8 {
 
 async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
     let codes = args.codes;
-    let mut ready = Ready::new(&args.program, codes, site).await?;
+    let mut ready = Ready::new(&args.program, codes, None, site).await?;
     let locks = ready.locks.clone();
     let election =
         locks.election(args.name.clone()).map_err(|error| store_failed(codes, &error))?;
@@ -185,7 +204,7 @@ async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
 async fn wait_leader(args: &WaitLeaderArgs, site: &Site) -> Result<u8, u8> {
     let codes = args.codes;
     let failed = |error: Error| store_failed(codes, &error);
-    let locks = locks(site, None).await.map_err(failed)?;
+    let locks = locks(site, None, None).await.map_err(failed)?;
     let mut leaders = locks.election(args.name.clone()).map_err(failed)?.observe();
     let leader = async {
         loop {

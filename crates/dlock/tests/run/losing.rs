@@ -1,0 +1,80 @@
+//! Leases that end too early.
+
+use lock_tests::{SOON, eventually};
+use rustix::process::Signal;
+
+use crate::program::{Scene, is_gone, pid_of};
+
+/// Notes the time and the deadline of its lease until it is killed, and ignores TERM.
+const STUBBORN: &str = "trap 'echo >> asked' TERM; \
+    while :; do echo $(date +%s%3N) $(cat $LOCK_FILE) >> beats; sleep 0.01; done";
+
+#[test]
+fn a_program_that_ignores_term_is_killed_before_its_lease_ends() {
+    let scene = Scene::new();
+    let dlock = scene.script(&["--ttl", "3s", "--grace", "1s"], STUBBORN);
+    scene.written("beats");
+    scene.server.stop();
+    let text = dlock.ends_with(76);
+    assert!(text.err.contains("the lease on it ends in"), "{text:?}");
+    assert!(scene.path("asked").exists(), "the program got no TERM");
+    let beats = scene.written("beats");
+    let beats = beats.lines().filter_map(|line| line.split_once(' '));
+    let beats: Vec<(u64, u64)> = beats
+        .filter_map(|(at, deadline)| Some((at.parse().ok()?, deadline.parse().ok()?)))
+        .collect();
+    let deadline = beats.iter().map(|(_, deadline)| *deadline).max().unwrap();
+    let last = beats.iter().map(|(at, _)| *at).max().unwrap();
+    assert!(last < deadline, "it ran at {last}, and its lease ended at {deadline}");
+}
+
+#[test]
+fn a_program_whose_lock_was_deleted_is_ended_with_all_its_processes() {
+    let scene = Scene::new();
+    let dlock = scene.script(&["--ttl", "1s"], "sleep 1000 & echo $! > started; wait");
+    let started = pid_of(&scene.written("started"));
+    scene.server.cli(&["FLUSHALL"]);
+    let text = dlock.ends_with(76);
+    assert!(text.err.contains("dlock: the lease on it is lost"), "{text:?}");
+    is_gone(started);
+}
+
+#[test]
+fn a_program_has_its_grace_to_clean_up() {
+    let scene = Scene::new();
+    let script = "trap 'echo cleaned; exit 0' TERM; echo > ready; while :; do sleep 0.01; done";
+    let dlock = scene.script(&["--ttl", "2s", "--lost-code", "9"], script);
+    scene.written("ready");
+    scene.server.stop();
+    assert_eq!(dlock.ends_with(9).out, "cleaned\n");
+}
+
+#[test]
+fn a_program_may_go_on_without_its_lock() {
+    let scene = Scene::new();
+    let script = "echo > ready; while test -e $LOCK_FILE; do sleep 0.01; done; exit 4";
+    let dlock = scene.script(&["--ttl", "1s", "--on-lost", "warn"], script);
+    scene.written("ready");
+    scene.server.cli(&["FLUSHALL"]);
+    let text = dlock.ends_with(4);
+    assert!(text.err.contains("goes on without the lock"), "{text:?}");
+}
+
+#[test]
+fn a_program_that_was_stopped_for_longer_than_its_lease_does_not_go_on() {
+    let scene = Scene::new();
+    let script = "while :; do echo >> beats; sleep 0.01; done";
+    let dlock = scene.script(&["--ttl", "1s", "--grace", "100ms"], script);
+    scene.written("beats");
+    dlock.signal(Signal::TSTP);
+    let other = scene.script(&[], "exit 0");
+    other.ends_with(0);
+    let beats = || std::fs::metadata(scene.path("beats")).unwrap().len();
+    let before = beats();
+    dlock.signal(Signal::CONT);
+    dlock.ends_with(76);
+    assert_eq!(beats(), before);
+    eventually("the lock is free", SOON, || {
+        scene.command(&["run", "-n", "it", "--try", "--", "true"]).status().unwrap().success()
+    });
+}

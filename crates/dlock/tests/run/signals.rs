@@ -1,0 +1,103 @@
+//! Signals, while the program runs and while it waits.
+
+use lock_any::lock_sync::LockGuard;
+use lock_tests::{SOON, eventually, eventually_async};
+use rustix::process::Signal;
+
+use crate::program::{Scene, is_gone, pid_of};
+
+/// A script that tells of a signal, and goes on until there is one.
+fn traps(signal: &str) -> String {
+    format!(
+        "trap 'echo got {signal}; exit 3' {signal}; echo ready > ready; while :; do sleep 0.02; done"
+    )
+}
+
+#[test]
+fn signals_go_on_to_the_program() {
+    for (name, signal) in [
+        ("TERM", Signal::TERM),
+        ("INT", Signal::INT),
+        ("HUP", Signal::HUP),
+        ("QUIT", Signal::QUIT),
+        ("USR1", Signal::USR1),
+        ("USR2", Signal::USR2),
+    ] {
+        let scene = Scene::new();
+        let dlock = scene.script(&[], &traps(name));
+        scene.written("ready");
+        dlock.signal(signal);
+        assert_eq!(dlock.ends_with(3).out, format!("got {name}\n"));
+    }
+}
+
+#[test]
+fn a_signal_reaches_the_processes_that_the_program_started() {
+    let scene = Scene::new();
+    let dlock = scene.script(&[], "sleep 1000 & echo $! > started; wait");
+    let started = pid_of(&scene.written("started"));
+    dlock.signal(Signal::TERM);
+    dlock.ends_with(143);
+    is_gone(started);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_a_wait_and_nothing_is_left_of_it() {
+    let scene = Scene::new();
+    let guard = scene.locks().await.lock("it").await.unwrap();
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let dlock = scene.script(&[], "echo never");
+        eventually_async("it waits", SOON, async || scene.inspect("it").await.waiting == 1).await;
+        dlock.signal(Signal::USR1);
+        dlock.signal(signal);
+        assert_eq!(dlock.ends_with(code).out, "");
+        assert_eq!(scene.inspect("it").await.waiting, 0);
+    }
+    LockGuard::release(guard).await.unwrap();
+}
+
+#[test]
+fn a_killed_dlock_takes_its_program_with_it() {
+    let scene = Scene::new();
+    let dlock = scene.script(&[], "echo $$ > pid; exec sleep 1000");
+    let program = pid_of(&scene.written("pid"));
+    dlock.kill();
+    is_gone(program);
+}
+
+#[test]
+fn runs_may_be_nested() {
+    let scene = Scene::new();
+    let inner = format!("exec $DLOCK run -n inner -- sh -c \"{}\"", traps("TERM"));
+    let dlock = scene.script(&[], &inner);
+    scene.written("ready");
+    dlock.signal(Signal::TERM);
+    assert_eq!(dlock.ends_with(3).out, "got TERM\n");
+
+    let inner = "exec $DLOCK run -n inner -- sh -c 'echo $$ > pid; exec sleep 1000'";
+    let dlock = scene.script(&[], inner);
+    let program = pid_of(&scene.written("pid"));
+    dlock.kill();
+    is_gone(program);
+}
+
+#[test]
+fn a_stop_at_the_terminal_stops_both_and_they_go_on_together() {
+    let scene = Scene::new();
+    let script = "while ! test -e end; do echo >> beats; sleep 0.01; done; exit 5";
+    let dlock = scene.script(&[], script);
+    scene.written("beats");
+    dlock.signal(Signal::TSTP);
+    let pid = dlock.pid().as_raw_nonzero().get().cast_unsigned();
+    eventually("it is stopped", SOON, || lock_tests::process::is_stopped(pid));
+    let beats = || std::fs::metadata(scene.path("beats")).unwrap().len();
+    let mut before = beats();
+    // A beat may still be under way.
+    eventually("the program is stopped", SOON, || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        before == std::mem::replace(&mut before, beats())
+    });
+    std::fs::write(scene.path("end"), "").unwrap();
+    dlock.signal(Signal::CONT);
+    dlock.ends_with(5);
+}
