@@ -26,6 +26,9 @@ use self::signals::Signals;
 use self::wanted::{Denied, Patience, Wanted};
 use crate::view::{Site, USAGE};
 
+/// How long the store has at the end to answer a release. A lease that is not released ends by itself.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// One of these commands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Run {
@@ -162,7 +165,7 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
         Err(code) => Err(code),
     };
     // The release is on its way when the guard is dropped.
-    locks.shutdown().await;
+    locks.shutdown_timeout(FAREWELL).await;
     ended
 }
 
@@ -197,7 +200,7 @@ async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
             ended => break ended.map(|(code, _)| code),
         }
     };
-    locks.shutdown().await;
+    locks.shutdown_timeout(FAREWELL).await;
     ended
 }
 
