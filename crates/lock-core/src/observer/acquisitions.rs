@@ -9,6 +9,14 @@ use super::{LossReason, event};
 use crate::{Error, FencingToken, Key, Mode};
 
 /// The name of one acquisition. No other acquisition of this process has it.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::observer::AcquisitionId;
+///
+/// assert_ne!(AcquisitionId::draw().get(), AcquisitionId::draw().get());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AcquisitionId(u64);
 
@@ -42,6 +50,14 @@ impl AcquisitionId {
 }
 
 /// The name of one hold. No other hold of this process has it.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::observer::HoldId;
+///
+/// assert_eq!(HoldId::new(7, 42).to_string(), "7-42");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldId {
     lock: u64,
@@ -102,6 +118,8 @@ event! {
 }
 
 /// What has become of an acquisition.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum AcquireEnd<'a> {
@@ -142,6 +160,8 @@ impl AcquireEnd<'_> {
 }
 
 /// The way by which a caller came to the lock.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Entered {
@@ -210,6 +230,8 @@ event! {
 }
 
 /// How a hold has ended.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldEnd {

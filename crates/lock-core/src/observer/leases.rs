@@ -21,6 +21,8 @@ event! {
 }
 
 /// What has become of a renewal.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RenewalOutcome<'a> {
@@ -63,6 +65,8 @@ event! {
 }
 
 /// Why a guard has no lease any more.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -115,6 +119,8 @@ event! {
 }
 
 /// Where a lock goes.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HandOver {

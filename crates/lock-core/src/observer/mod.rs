@@ -73,7 +73,78 @@ pub use store::{
 
 /// Hears what happens to the locks of an app.
 ///
-/// See the [module](self) for the order of events, for where an observer runs, and for an example.
+/// See the [module](self) for the order of events, and for where an observer runs.
+///
+/// # Examples
+///
+/// An observer that prints what it hears:
+///
+/// ```
+/// use lock_core::observer::*;
+///
+/// struct Prints;
+///
+/// impl Observer for Prints {
+///     fn acquire_begun(&self, event: &AcquireBegun<'_>) {
+///         println!("{} wants {} as {:?}", event.id.get(), event.key, event.mode.kind());
+///     }
+///     fn acquire_waits(&self, event: &AcquireWaits<'_>) {
+///         println!("{} waits", event.id.get());
+///     }
+///     fn acquire_ended(&self, event: &AcquireEnded<'_>) {
+///         println!("{} {} after {:?}", event.id.get(), event.outcome.name(), event.waited);
+///         if let AcquireEnd::Granted { hold, entered } = event.outcome {
+///             println!("it is hold {hold}, entered: {}", entered.name());
+///         }
+///     }
+///     fn hold_begun(&self, event: &HoldBegun<'_>) {
+///         println!("{} holds {} under token {}", event.id, event.key, event.token);
+///     }
+///     fn hold_ended(&self, event: &HoldEnded<'_>) {
+///         println!("{} {} after {:?}", event.id, event.how.name(), event.held);
+///     }
+///     fn lease_renewed(&self, event: &LeaseRenewed<'_>) {
+///         println!("{}: {} in {:?}", event.key, event.outcome.name(), event.took);
+///     }
+///     fn lease_lost(&self, event: &Loss<'_>) {
+///         eprintln!("{}: {}, for {} holds", event.key, event.reason, event.holds.len());
+///     }
+///     fn handed_over(&self, event: &HandedOver<'_>) {
+///         println!("{}: {}", event.key, event.kind.name());
+///     }
+///     fn store_answered(&self, event: &StoreAnswered<'_>) {
+///         println!("{} {} took {:?}", event.server, event.verb, event.took);
+///     }
+///     fn connected(&self, event: &Connected<'_>) {
+///         println!("connected to {}, again: {}", event.server, event.again);
+///     }
+///     fn disconnected(&self, event: &Disconnected<'_>) {
+///         eprintln!("no connection to {}", event.server);
+///     }
+///     fn redirected(&self, event: &Redirected<'_>) {
+///         println!("{} names {:?}", event.from, event.to);
+///     }
+///     fn node_kept_out(&self, event: &NodeKeptOut<'_>) {
+///         eprintln!("{} takes no part: {}", event.node, event.why.name());
+///     }
+///     fn node_back(&self, event: &NodeBack<'_>) {
+///         println!("{} is back after {:?}", event.node, event.after);
+///     }
+///     fn driver_stalled(&self, event: &DriverStalled) {
+///         eprintln!("the driver was {:?} late", event.late);
+///     }
+///     fn clock_jumped(&self, event: &ClockJumped) {
+///         eprintln!("the computer was suspended for {:?}", event.by);
+///     }
+///     fn renewal_late(&self, event: &RenewalLate<'_>) {
+///         eprintln!("{}: {:?} late, {:?} left", event.key, event.late, event.left);
+///     }
+/// }
+///
+/// let mut observers = Observers::none();
+/// observers.add(std::sync::Arc::new(Prints));
+/// observers.tell(|it| it.connected(&Connected::new("db:6379", false)));
+/// ```
 pub trait Observer: Send + Sync {
     /// A caller wants a lock. Called in the task of the caller, in the first poll.
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {

@@ -28,6 +28,7 @@ use super::Observer;
 ///
 /// let count = Arc::new(Connections::default());
 /// let mut observers = Observers::none();
+/// assert!(observers.is_empty());
 /// observers.add(count.clone());
 /// observers.tell(|observer| observer.connected(&Connected::new("db:6379", false)));
 /// assert_eq!(count.0.load(Ordering::Relaxed), 1);

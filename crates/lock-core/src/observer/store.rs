@@ -61,6 +61,8 @@ event! {
 }
 
 /// Why a node of a quorum does not take part.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum WhyKeptOut<'a> {
