@@ -257,7 +257,8 @@ impl Drop for Hold {
         self.tell_handles();
         if self.live {
             let end = self.end(HoldEnd::Dropped);
-            self.entry.release(self.ticket.hold, self.manner);
+            let now = end.as_ref().map(|(_, _, now)| *now);
+            self.entry.release(self.ticket.hold, self.manner, now);
             self.tell(end);
         }
     }

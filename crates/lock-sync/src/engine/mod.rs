@@ -133,7 +133,15 @@ impl Entry {
 
     /// The short ways out: see [`Machine::unshare`] and [`Machine::pass_on`]. `None` if none was taken. Otherwise the
     /// waker of the waiter that has the hold now, if there is such a waiter and it has left one.
-    fn leave(&self, state: &mut State, hold: HoldId, manner: Manner) -> Option<Option<Waker>> {
+    ///
+    /// `now`: the time, if the caller has just read it.
+    fn leave(
+        &self,
+        state: &mut State,
+        hold: HoldId,
+        manner: Manner,
+        now: Option<Instant>,
+    ) -> Option<Option<Waker>> {
         if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
             return None;
         }
@@ -141,7 +149,8 @@ impl Entry {
         if state.machine.unshare(hold, manner, armed) {
             return Some(None);
         }
-        state.machine.pass_on(hold, || self.shared.clock.now(), manner)
+        let clock = || now.unwrap_or_else(|| self.shared.clock.now());
+        state.machine.pass_on(hold, clock, manner)
     }
 
     fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {
@@ -152,9 +161,9 @@ impl Entry {
     ///
     /// If another process waits for the lock, the release leaves from this thread, so that the other process does
     /// not wait for the driver to wake up.
-    fn release(self: &Arc<Self>, hold: HoldId, manner: Manner) {
+    fn release(self: &Arc<Self>, hold: HoldId, manner: Manner, now: Option<Instant>) {
         let mut state = self.lock();
-        if let Some(next) = self.leave(&mut state, hold, manner) {
+        if let Some(next) = self.leave(&mut state, hold, manner, now) {
             drop(state);
             return next.into_iter().for_each(wake);
         }

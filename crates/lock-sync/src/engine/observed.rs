@@ -90,7 +90,7 @@ impl Begun {
 
     /// The caller has a hold.
     pub(super) fn granted(self, observed: &Observed, ticket: &Ticket) -> Told {
-        let (since, hold) = (observed.clock.now(), observed.named(ticket.hold));
+        let (since, hold) = (ticket.since, observed.named(ticket.hold));
         let told = Told { acquisition: Some(self.id), since, mode: self.mode };
         self.ends_with(observed, ticket, since);
         told.begins(observed, hold, ticket);
@@ -99,7 +99,7 @@ impl Begun {
 
     /// The holder has its lock in a stronger mode.
     pub(super) fn upgraded(self, observed: &Observed, ticket: &Ticket) {
-        self.ends_with(observed, ticket, observed.clock.now());
+        self.ends_with(observed, ticket, ticket.since);
     }
 
     fn ends_with(self, observed: &Observed, ticket: &Ticket, now: Instant) {

@@ -77,7 +77,7 @@ impl<W> Machine<W> {
     pub(super) fn grant_upgrade(&mut self, seat: usize) {
         if let Some(upgrade) = &self.upgrade
             && let Some(leased) = self.seats[seat].live_mut()
-            && let Some(ticket) = leased.strengthen(upgrade.hold)
+            && let Some(ticket) = leased.strengthen(upgrade.hold, self.pass.now)
         {
             self.pass.wake(self.queue.settle(upgrade.id, Ok(ticket)));
             self.upgrade = None;

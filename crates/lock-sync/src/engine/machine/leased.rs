@@ -220,7 +220,7 @@ impl Leased {
         &mut self,
         (seat, serial): (usize, u64),
         want: Mode,
-        until: Instant,
+        (since, until): (Instant, Instant),
     ) -> Option<Ticket> {
         let shares = matches!(want, Mode::Shared | Mode::Upgradable | Mode::Joint { .. });
         let token = match self.group {
@@ -237,11 +237,12 @@ impl Leased {
         self.used = self.used.saturating_add(1);
         self.turn.serve();
         let hold = self.holds.add(seat, serial, want, token, until);
-        Some(Ticket { hold, lease: Arc::clone(&self.lease), token, hold_until: until, entered })
+        let lease = Arc::clone(&self.lease);
+        Some(Ticket { hold, lease, token, since, hold_until: until, entered })
     }
 
     /// Makes a hold exclusive, with a token of its own.
-    pub(super) fn strengthen(&mut self, hold: HoldId) -> Option<Ticket> {
+    pub(super) fn strengthen(&mut self, hold: HoldId, since: Instant) -> Option<Ticket> {
         let token = self.tokens.take()?;
         self.group = None;
         self.holds.change(hold, |holding| {
@@ -251,7 +252,7 @@ impl Leased {
         self.weaken_at = Instant::FAR_FUTURE;
         let hold_until = self.holds.get(hold)?.until;
         let (lease, entered) = (Arc::clone(&self.lease), Entered::Upgraded);
-        Some(Ticket { hold, lease, token, hold_until, entered })
+        Some(Ticket { hold, lease, token, since, hold_until, entered })
     }
 
     /// Makes a hold weaker, so that more holders may join it.

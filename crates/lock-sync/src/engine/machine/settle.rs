@@ -150,7 +150,7 @@ impl<W> Machine<W> {
         // A lease that had no holder yet admits every waiter for which it has room.
         let fresh = self.seats[seat].live().is_some_and(|leased| leased.used == 0);
         while let Some((id, want)) = self.next_for(seat, fresh) {
-            let Some(ticket) = self.ticket(seat, want) else { break };
+            let Some(ticket) = self.ticket(seat, want, self.pass.now) else { break };
             self.pass.wake(self.queue.settle(id, Ok(ticket)));
             served = true;
             if want == Mode::Exclusive {
@@ -187,10 +187,10 @@ impl<W> Machine<W> {
     }
 
     /// Gives the lease on this seat to one more holder.
-    pub(super) fn ticket(&mut self, seat: usize, want: Mode) -> Option<Ticket> {
-        let until = self.policy.max_hold.map_or(Instant::FAR_FUTURE, |it| self.pass.now + it);
+    pub(super) fn ticket(&mut self, seat: usize, want: Mode, now: Instant) -> Option<Ticket> {
+        let until = self.policy.max_hold.map_or(Instant::FAR_FUTURE, |it| now + it);
         self.holds += 1;
-        self.seats[seat].live_mut()?.ticket((seat, self.holds), want, until)
+        self.seats[seat].live_mut()?.ticket((seat, self.holds), want, (now, until))
     }
 
     // ---- Asking ----

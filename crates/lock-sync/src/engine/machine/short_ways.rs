@@ -64,7 +64,7 @@ impl<W> Machine<W> {
         (fits && plain).then_some(())?;
         self.live_mut(hold)?.holds.remove(hold)?;
         self.manner = manner;
-        let ticket = self.ticket(hold.seat(), want)?;
+        let ticket = self.ticket(hold.seat(), want, now)?;
         Some(self.queue.settle(waiter, Ok(ticket)))
     }
 
@@ -89,7 +89,7 @@ impl<W> Machine<W> {
         let leased = self.seats[seat].leased().filter(|_| alone)?;
         leased.may_go_on(now, manner, &self.policy).then_some(())?;
         (self.shared_at, self.manner) = (now, manner);
-        self.ticket(seat, want).map(Ticket::without_waiting)
+        self.ticket(seat, want, now).map(Ticket::without_waiting)
     }
 
     /// The short way out for a reader that leaves other holders behind, or that is the last one and leaves a lease that

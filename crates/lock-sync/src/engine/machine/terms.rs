@@ -57,6 +57,8 @@ pub(crate) struct Ticket {
     pub(crate) hold: HoldId,
     pub(crate) lease: Arc<Validity>,
     pub(crate) token: lock_core::FencingToken,
+    /// When the waiter became a holder.
+    pub(crate) since: Instant,
     /// The end of the maximum hold.
     pub(crate) hold_until: Instant,
     /// The way by which the waiter came to its hold.
