@@ -81,8 +81,8 @@ pub(super) async fn unit(mut unit: Unit, window: Window) -> Result<Figure, Failu
 }
 
 /// One task that locks and releases one lock, and waits for both answers.
-pub(super) async fn pair(locks: &Locks, name: &str, window: Window) -> Result<Times, Failure> {
-    let lock = locks.mutex(name, ())?;
+pub(super) async fn pair(locks: Locks, name: String, window: Window) -> Result<Times, Failure> {
+    let lock = locks.mutex(name.as_str(), ())?;
     let mut times = Times::new();
     while !window.is_over() {
         let began = Instant::now();
@@ -97,7 +97,7 @@ pub(super) async fn pair(locks: &Locks, name: &str, window: Window) -> Result<Ti
 pub(super) async fn many_keys(locks: &Locks, name: &str, window: Window) -> Result<Times, Failure> {
     let task = |number: usize| {
         let (locks, name) = (locks.clone(), format!("{name}/{number}"));
-        tokio::spawn(async move { pair(&locks, &name, window).await })
+        tokio::spawn(pair(locks, name, window))
     };
     join(task).await
 }

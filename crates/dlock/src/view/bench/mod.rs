@@ -172,12 +172,13 @@ async fn all_figures(
         Window::of(args.seconds / 5)
     };
     let window = step(unit.name());
-    let mut figures = vec![figures::unit(unit, window).await?];
+    // By tasks, as in an app: the thread that waits for all of them would be woken by another thread.
+    let mut figures = vec![task(figures::unit(unit, window)).await?];
     let mut add = |name: String, times: Times, window: Window| {
         figures.push(Figure::new(name, times, window.length()));
     };
     let window = step("one task, one lock");
-    let times = figures::pair(one, &name("pair"), window).await?;
+    let times = task(figures::pair(one.clone(), name("pair"), window)).await?;
     add("lock and release, uncontended".to_owned(), times, window);
     let window = step("many locks");
     let times = figures::many_keys(one, &name("many"), window).await?;
@@ -190,6 +191,12 @@ async fn all_figures(
     add("hand-overs between two clients".to_owned(), times, window);
     bar.finish_and_clear();
     Ok(figures)
+}
+
+async fn task<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::spawn(work).await.map_err(|_| Failure::Panicked)?
 }
 
 /// The table or the JSON. The first figure is the unit.
