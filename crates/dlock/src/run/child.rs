@@ -7,7 +7,10 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command as StdCommand, ExitStatus};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, test_kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
+    test_kill_process_group, waitid,
+};
 use tokio::process::{Child as Process, Command};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -38,6 +41,17 @@ impl Child {
         let process = stage.spawn()?;
         let group = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         Ok(Self { process, group })
+    }
+
+    pub(super) fn group(&self) -> Option<Pid> {
+        self.group
+    }
+
+    /// Whether the program has been stopped since the last look.
+    pub(super) fn was_stopped(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let look = |group| waitid(WaitId::Pid(group), options);
+        self.group.is_some_and(|group| matches!(look(group), Ok(Some(status)) if status.stopped()))
     }
 
     /// Sends a signal to the program and all processes of its group. Processes that have ended need none.

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use super::args::OnLost;
 use super::child::Child;
+use super::foreground::Foreground;
 use super::lease_file::{LeaseFile, deadline};
 use super::limits::Limits;
 use super::signals::{self, Signals};
@@ -34,6 +35,14 @@ pub(super) struct Guarding<'a> {
     pub(super) signals: &'a mut Signals,
 }
 
+/// Gives the program the terminal, and lets it go on if it was stopped because it had none.
+fn give(foreground: Option<&Foreground>, child: &Child) {
+    if let (Some(foreground), Some(group)) = (foreground, child.group()) {
+        foreground.give(group);
+    }
+    child.signal(Signal::CONT);
+}
+
 impl Guarding<'_> {
     /// Runs the program to its end.
     ///
@@ -49,6 +58,8 @@ impl Guarding<'_> {
         }
         let mut file = LeaseFile::new(self.lease.remaining())?;
         let mut child = Child::spawn(command, &self.environment(&file))?;
+        let foreground = Foreground::of_stdin();
+        give(foreground.as_ref(), &child);
         let mut is_watched = true;
         loop {
             let look = sleep(self.limits.next_look(self.lease.remaining()));
@@ -56,16 +67,19 @@ impl Guarding<'_> {
             tokio::select! {
                 status = child.wait() => return Ok(Ended::Exited(status?)),
                 signal = self.signals.next() => match signal {
-                    Signal::TSTP => {
-                        // Without `dlock`, nothing would end the program in time: it stops as well.
-                        child.signal(Signal::STOP);
-                        signals::stop();
-                        was_stopped = true;
-                    }
+                    // At the terminal of `dlock`, a key has stopped the program.
+                    Signal::CHILD => was_stopped = foreground.is_some() && child.was_stopped(),
+                    Signal::TSTP => was_stopped = true,
                     other => child.signal(other),
                 },
                 _ = self.lease.lost(), if is_watched => {}
                 () = look, if is_watched => {}
+            }
+            if was_stopped {
+                // Without `dlock`, nothing would end the program in time: they stop together.
+                child.signal(Signal::STOP);
+                foreground.iter().for_each(Foreground::take_back);
+                signals::stop();
             }
             let left = self.lease.remaining();
             if is_watched {
@@ -80,7 +94,7 @@ impl Guarding<'_> {
                 is_watched = false;
             }
             if was_stopped {
-                child.signal(Signal::CONT);
+                give(foreground.as_ref(), &child);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod args;
 mod child;
+mod foreground;
 mod guarding;
 mod lease_file;
 mod limits;

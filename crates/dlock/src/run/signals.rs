@@ -6,8 +6,8 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
-/// The signals that go on to the program, and the one by which a terminal stops it.
-const ALL: [Signal; 9] = [
+/// The signals that go on to the program, the one by which a terminal stops it, and the one that tells of its stops.
+const ALL: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -17,6 +17,7 @@ const ALL: [Signal; 9] = [
     Signal::ALARM,
     Signal::WINCH,
     Signal::TSTP,
+    Signal::CHILD,
 ];
 
 /// Listens to these signals, from its making on.

@@ -3,9 +3,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod at_terminal;
 mod codes;
 mod leading;
 mod losing;
 mod program;
 mod several;
 mod signals;
+#[allow(dead_code, reason = "the tests of `view` use more of it")]
+#[path = "../view/terminal.rs"]
+mod terminal;
