@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lock_core::Label;
 
-use crate::run::Run;
+use crate::run::Programs;
 use crate::view::{OUTPUT, Site, USAGE, View};
 
 /// Distributed locks on the command line
@@ -30,7 +30,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Commands {
     #[command(flatten)]
-    Run(Run),
+    Run(Programs),
     #[command(flatten)]
     View(View),
     /// Print the completions for a shell
@@ -44,7 +44,7 @@ enum Commands {
 
 /// A command over a store.
 pub(crate) enum Command {
-    Run(Run),
+    Run(Programs),
     View(View),
 }
 

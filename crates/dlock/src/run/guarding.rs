@@ -25,6 +25,14 @@ pub(super) enum Ended {
     Lost,
 }
 
+/// Why to look at the lease.
+enum News {
+    Exited(ExitStatus),
+    /// The program was stopped, and is to go on if it still has its lease.
+    WasStopped,
+    Lease,
+}
+
 /// What a program runs under.
 pub(super) struct Guarding<'a> {
     pub(super) key: &'a Key,
@@ -49,7 +57,7 @@ impl Guarding<'_> {
     /// # Errors
     ///
     /// Those of the system that starts programs and writes files.
-    pub(super) async fn run(self, command: &[OsString]) -> io::Result<Ended> {
+    pub(super) async fn run(mut self, command: &[OsString]) -> io::Result<Ended> {
         // The lease of a grant to a waiter is short, until the first renewal.
         if self.limits.is_due(self.lease.remaining()) && self.lease.extend(self.ttl).await.is_err()
         {
@@ -62,24 +70,9 @@ impl Guarding<'_> {
         give(foreground.as_ref(), &child);
         let mut is_watched = true;
         loop {
-            let look = sleep(self.limits.next_look(self.lease.remaining()));
-            let mut was_stopped = false;
-            tokio::select! {
-                status = child.wait() => return Ok(Ended::Exited(status?)),
-                signal = self.signals.next() => match signal {
-                    // At the terminal of `dlock`, a key has stopped the program.
-                    Signal::CHILD => was_stopped = foreground.is_some() && child.was_stopped(),
-                    Signal::TSTP => was_stopped = true,
-                    other => child.signal(other),
-                },
-                _ = self.lease.lost(), if is_watched => {}
-                () = look, if is_watched => {}
-            }
-            if was_stopped {
-                // Without `dlock`, nothing would end the program in time: they stop together.
-                child.signal(Signal::STOP);
-                foreground.iter().for_each(Foreground::take_back);
-                signals::stop();
+            let news = self.next(&mut child, foreground.as_ref(), is_watched).await?;
+            if let News::Exited(status) = news {
+                return Ok(Ended::Exited(status));
             }
             let left = self.lease.remaining();
             if is_watched {
@@ -93,10 +86,42 @@ impl Guarding<'_> {
                 }
                 is_watched = false;
             }
-            if was_stopped {
+            if let News::WasStopped = news {
                 give(foreground.as_ref(), &child);
             }
         }
+    }
+
+    /// Waits for news: of the program, of a signal, or of the lease.
+    async fn next(
+        &mut self,
+        child: &mut Child,
+        foreground: Option<&Foreground>,
+        is_watched: bool,
+    ) -> io::Result<News> {
+        let look = sleep(self.limits.next_look(self.lease.remaining()));
+        let was_stopped = tokio::select! {
+            status = child.wait() => return Ok(News::Exited(status?)),
+            signal = self.signals.next() => match signal {
+                // At the terminal of `dlock`, a key has stopped the program.
+                Signal::CHILD => foreground.is_some() && child.was_stopped(),
+                Signal::TSTP => true,
+                other => {
+                    child.signal(other);
+                    false
+                }
+            },
+            _ = self.lease.lost(), if is_watched => false,
+            () = look, if is_watched => false,
+        };
+        if !was_stopped {
+            return Ok(News::Lease);
+        }
+        // Without `dlock`, nothing would end the program in time: they stop together.
+        child.signal(Signal::STOP);
+        foreground.into_iter().for_each(Foreground::take_back);
+        signals::stop();
+        Ok(News::WasStopped)
     }
 
     /// Whether to act: in time to end the program, or else when the lease is lost.

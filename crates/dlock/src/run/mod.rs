@@ -32,7 +32,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// One of these commands.
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Run {
+pub(crate) enum Programs {
     /// Run a program while holding a lock
     Run(RunArgs),
     /// Run a program while being the leader
@@ -42,11 +42,11 @@ pub(crate) enum Run {
 }
 
 /// Runs the command. Returns the exit code.
-pub(crate) async fn run(command: Run, site: &Site) -> u8 {
+pub(crate) async fn run(command: Programs, site: &Site) -> u8 {
     match command {
-        Run::Run(args) => run_locked(&args, site).await,
-        Run::Elect(args) => elect(&args, site).await,
-        Run::WaitLeader(args) => wait_leader(&args, site).await,
+        Programs::Run(args) => run_locked(&args, site).await,
+        Programs::Elect(args) => elect(&args, site).await,
+        Programs::WaitLeader(args) => wait_leader(&args, site).await,
     }
     .unwrap_or_else(|code| code)
 }

@@ -65,48 +65,49 @@ impl Wanted {
     /// Waits for the lock. A dropped wait leaves nothing behind.
     pub(super) async fn acquire(&self, locks: &Locks, patience: Patience) -> Result<Held, Denied> {
         match self {
-            Self::Lock(key) => {
-                let lock = Arc::new(locks.mutex(key.clone(), ()).map_err(failed)?);
-                let guard = match patience {
-                    Patience::Try => lock.try_lock_owned().await.map_err(Denied::from),
-                    Patience::AtMost(limit) => {
-                        lock.lock_owned_timeout(limit).await.map_err(Denied::from)
-                    }
-                    Patience::Endless => lock.lock_owned().await.map_err(Denied::from),
-                };
-                guard.map(Held::Lock)
-            }
-            Self::Shared(key) => {
-                let lock = Arc::new(locks.rwlock(key.clone(), ()).map_err(failed)?);
-                let guard = match patience {
-                    Patience::Try => lock.try_read_owned().await.map_err(Denied::from),
-                    Patience::AtMost(limit) => {
-                        lock.read_owned_timeout(limit).await.map_err(Denied::from)
-                    }
-                    Patience::Endless => lock.read_owned().await.map_err(Denied::from),
-                };
-                guard.map(Held::Shared)
-            }
-            Self::Permit(key, permits) => {
-                let permits = usize::from(*permits);
-                let semaphore = match locks.semaphore(key.clone(), permits) {
-                    // The store counts no permits: a quorum, for example.
-                    Err(error) if error.kind() == ErrorKind::Unsupported => {
-                        return slot(locks, key, permits, patience).await;
-                    }
-                    semaphore => Arc::new(semaphore.map_err(failed)?),
-                };
-                let permit = match patience {
-                    Patience::Try => semaphore.try_acquire_owned().await.map_err(Denied::from),
-                    Patience::AtMost(limit) => {
-                        semaphore.acquire_owned_timeout(limit).await.map_err(Denied::from)
-                    }
-                    Patience::Endless => semaphore.acquire_owned().await.map_err(Denied::from),
-                };
-                permit.map(Held::Permit)
-            }
+            Self::Lock(key) => lock(locks, key, patience).await,
+            Self::Shared(key) => read(locks, key, patience).await,
+            Self::Permit(key, permits) => permit(locks, key, usize::from(*permits), patience).await,
         }
     }
+}
+
+async fn lock(locks: &Locks, key: &Key, patience: Patience) -> Result<Held, Denied> {
+    let lock = Arc::new(locks.mutex(key.clone(), ()).map_err(failed)?);
+    Ok(Held::Lock(match patience {
+        Patience::Try => lock.try_lock_owned().await?,
+        Patience::AtMost(limit) => lock.lock_owned_timeout(limit).await?,
+        Patience::Endless => lock.lock_owned().await?,
+    }))
+}
+
+async fn read(locks: &Locks, key: &Key, patience: Patience) -> Result<Held, Denied> {
+    let lock = Arc::new(locks.rwlock(key.clone(), ()).map_err(failed)?);
+    Ok(Held::Shared(match patience {
+        Patience::Try => lock.try_read_owned().await?,
+        Patience::AtMost(limit) => lock.read_owned_timeout(limit).await?,
+        Patience::Endless => lock.read_owned().await?,
+    }))
+}
+
+async fn permit(
+    locks: &Locks,
+    key: &Key,
+    permits: usize,
+    patience: Patience,
+) -> Result<Held, Denied> {
+    let semaphore = match locks.semaphore(key.clone(), permits) {
+        // The store counts no permits: a quorum, for example.
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            return slot(locks, key, permits, patience).await;
+        }
+        semaphore => Arc::new(semaphore.map_err(failed)?),
+    };
+    Ok(Held::Permit(match patience {
+        Patience::Try => semaphore.try_acquire_owned().await?,
+        Patience::AtMost(limit) => semaphore.acquire_owned_timeout(limit).await?,
+        Patience::Endless => semaphore.acquire_owned().await?,
+    }))
 }
 
 /// Waits for a permit that is a lock of its own.
@@ -117,14 +118,11 @@ async fn slot(
     patience: Patience,
 ) -> Result<Held, Denied> {
     let semaphore = Arc::new(locks.slot_semaphore(key.clone(), permits).map_err(failed)?);
-    let permit = match patience {
-        Patience::Try => semaphore.try_acquire_owned().await.map_err(Denied::from),
-        Patience::AtMost(limit) => {
-            semaphore.acquire_owned_timeout(limit).await.map_err(Denied::from)
-        }
-        Patience::Endless => semaphore.acquire_owned().await.map_err(Denied::from),
-    };
-    permit.map(Held::Slot)
+    Ok(Held::Slot(match patience {
+        Patience::Try => semaphore.try_acquire_owned().await?,
+        Patience::AtMost(limit) => semaphore.acquire_owned_timeout(limit).await?,
+        Patience::Endless => semaphore.acquire_owned().await?,
+    }))
 }
 
 impl Held {
