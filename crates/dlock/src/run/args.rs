@@ -11,11 +11,11 @@ use lock_core::{Key, Ttl};
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(super) what: What,
-    /// With --name: hold the lock beside other readers
+    /// Hold the lock beside other readers
     #[arg(long, conflicts_with = "semaphore")]
     pub(super) shared: bool,
     /// With --semaphore: how many permits there are, one for each program
-    #[arg(long, value_name = "K", conflicts_with = "name", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "K", conflicts_with_all = ["lock", "name"], value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) permits: Option<u16>,
     /// Give up if the lock is not free
     #[arg(long = "try", conflicts_with = "timeout")]
@@ -34,6 +34,9 @@ pub(crate) struct RunArgs {
 #[group(required = true, multiple = false)]
 pub(super) struct What {
     /// The name of the lock
+    #[arg(value_name = "NAME", value_parser = key)]
+    pub(super) lock: Option<Key>,
+    /// The name of the lock, as an option
     #[arg(long, short, value_parser = key)]
     pub(super) name: Option<Key>,
     /// The name of the semaphore; it needs --permits

@@ -76,7 +76,7 @@ impl Guarding<'_> {
             }
             let left = self.lease.remaining();
             if is_watched {
-                file.write(left)?;
+                file.renew(left);
             }
             if is_watched && self.is_over() {
                 self.report();

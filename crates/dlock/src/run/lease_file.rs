@@ -26,8 +26,14 @@ impl LeaseFile {
         self.folder.path().join("lease")
     }
 
+    /// As [`write`](Self::write). If that fails, the file has an earlier deadline, which passes by itself. The program
+    /// must not be left alone for it.
+    pub(super) fn renew(&mut self, left: Duration) {
+        _ = self.write(left);
+    }
+
     /// Writes how much of the lease is left, if that has become more. Without a lease, removes the file.
-    pub(super) fn write(&mut self, left: Duration) -> io::Result<()> {
+    fn write(&mut self, left: Duration) -> io::Result<()> {
         let deadline = (!left.is_zero()).then(|| deadline(left));
         let is_news = match (self.deadline, deadline) {
             // The clock of the system is coarse, and may be set.
@@ -37,11 +43,12 @@ impl LeaseFile {
         if !is_news {
             return Ok(());
         }
-        self.deadline = deadline;
         match deadline {
             Some(deadline) => replace(&self.path(), &deadline.to_string()),
             None => std::fs::remove_file(self.path()),
-        }
+        }?;
+        self.deadline = deadline;
+        Ok(())
     }
 }
 

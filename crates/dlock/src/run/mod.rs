@@ -141,7 +141,7 @@ impl Ready {
 async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     let codes = args.codes;
     let Some(wanted) = Wanted::of(args) else {
-        return Err(say(USAGE, "name what to hold: --name NAME, or --semaphore NAME --permits K"));
+        return Err(say(USAGE, "name what to hold: NAME, or --semaphore NAME --permits K"));
     };
     // A try does not wait for a store, either.
     let outage_limit = args.is_try.then_some(Duration::ZERO);

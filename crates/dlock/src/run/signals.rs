@@ -24,10 +24,15 @@ const ALL: [Signal; 10] = [
 pub(super) struct Signals(Vec<(Signal, Listener)>);
 
 impl Signals {
+    /// A signal that `dlock` was started to ignore, as by `nohup`, stays ignored: here, and in the program.
     pub(super) fn new() -> io::Result<Self> {
+        let ignored = ignored();
+        let heard = ALL
+            .into_iter()
+            .filter(|it| *it == Signal::CHILD || ignored & (1 << (it.as_raw() - 1)) == 0);
         let listen =
             |it: Signal| Ok::<_, io::Error>((it, signal(SignalKind::from_raw(it.as_raw()))?));
-        ALL.into_iter().map(listen).collect::<Result<_, _>>().map(Self)
+        heard.map(listen).collect::<Result<_, _>>().map(Self)
     }
 
     /// The next signal.
@@ -58,4 +63,11 @@ impl Signals {
 /// Stops this process, as the terminal asked. Returns when the process goes on.
 pub(super) fn stop() {
     _ = kill_process(getpid(), Signal::STOP);
+}
+
+/// The signals that this process ignores, as bits. None where the system does not say.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -48,7 +48,8 @@ pub(super) enum Held {
 
 impl Wanted {
     pub(super) fn of(args: &RunArgs) -> Option<Self> {
-        match (&args.what.name, &args.what.semaphore, args.permits) {
+        let name = args.what.lock.as_ref().or(args.what.name.as_ref());
+        match (name, &args.what.semaphore, args.permits) {
             (Some(name), _, _) if args.shared => Some(Self::Shared(name.clone())),
             (Some(name), _, _) => Some(Self::Lock(name.clone())),
             (_, Some(name), Some(permits)) => Some(Self::Permit(name.clone(), permits)),

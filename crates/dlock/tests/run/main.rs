@@ -7,6 +7,7 @@ mod at_terminal;
 mod codes;
 mod leading;
 mod losing;
+mod nohup;
 mod program;
 mod several;
 mod signals;
