@@ -43,8 +43,9 @@ impl Turns {
     /// This client has its turn.
     pub(crate) fn win(&mut self) {
         let had = std::mem::take(&mut self.had);
-        let was_in_vain = std::mem::replace(&mut self.in_vain, had < self.due());
-        self.worth = match self.in_vain {
+        let in_vain = had < self.due();
+        let was_in_vain = std::mem::replace(&mut self.in_vain, in_vain);
+        self.worth = match in_vain {
             // Once is an accident: a client was slow to take its turn.
             true if was_in_vain => had * UNIT,
             true => self.worth,

@@ -70,7 +70,9 @@ impl Guarding<'_> {
         give(foreground.as_ref(), &child);
         let mut is_watched = true;
         loop {
-            let news = self.next(&mut child, foreground.as_ref(), is_watched).await?;
+            let news = self.next(&mut child, foreground.as_ref(), is_watched).await;
+            // Without a watch, the program must not go on.
+            let news = news.inspect_err(|_| child.signal(Signal::KILL))?;
             if let News::Exited(status) = news {
                 return Ok(Ended::Exited(status));
             }
