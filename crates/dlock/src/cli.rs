@@ -60,6 +60,7 @@ fn label(text: &str) -> Result<Label, String> {
 }
 
 /// What the command line asks for.
+#[allow(clippy::large_enum_variant, reason = "there is one")]
 pub(crate) enum Parsed {
     Command(Site, Command),
     /// There is nothing to do. What there is to say has been said.
