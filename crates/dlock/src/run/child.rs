@@ -14,6 +14,8 @@ use rustix::process::{
 use tokio::process::{Child as Process, Command};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::tell;
+
 /// The first argument by which `dlock` starts itself as the [`stage`] between itself and the program.
 pub(crate) const STAGE: &str = "__stage";
 
@@ -23,6 +25,9 @@ const NOT_FOUND: u8 = 127;
 
 /// How often to look whether a process group has gone.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How long a killed process may take to go.
+const DEATH: Duration = Duration::from_secs(2);
 
 /// A running program.
 pub(super) struct Child {
@@ -65,23 +70,39 @@ impl Child {
         self.process.wait().await
     }
 
-    /// Ends all processes of the group: with TERM, and after this time with KILL.
+    /// Sends a signal that a stopped process takes as well: when it goes on.
+    pub(super) fn signal_stopped(&self, signal: Signal) {
+        self.signal(signal);
+        self.signal(Signal::CONT);
+    }
+
+    /// Ends all processes of the group: with TERM, and after this time with KILL. Without time, they get KILL alone, so
+    /// that no process goes on for a moment.
     pub(super) async fn end(&mut self, grace: Duration) {
         let until = Instant::now() + grace;
-        self.signal(Signal::TERM);
-        // A stopped process takes a signal when it goes on.
-        self.signal(Signal::CONT);
-        _ = timeout_at(until, self.process.wait()).await;
-        while Instant::now() < until && self.has_group() {
-            sleep(LOOK).await;
+        if !grace.is_zero() {
+            self.signal_stopped(Signal::TERM);
+            _ = timeout_at(until, self.process.wait()).await;
+            while Instant::now() < until && self.has_group() {
+                sleep(LOOK).await;
+            }
         }
         self.signal(Signal::KILL);
         _ = self.process.wait().await;
+        let until = Instant::now() + DEATH;
+        while Instant::now() < until && self.has_group() {
+            sleep(LOOK).await;
+        }
     }
 
     fn has_group(&self) -> bool {
         self.group.is_some_and(|group| test_kill_process_group(group).is_ok())
     }
+}
+
+/// Whether the code says that there was no program to run.
+pub(super) fn is_no_program(code: i32) -> bool {
+    [CANNOT_RUN, NOT_FOUND].iter().any(|&it| i32::from(it) == code)
 }
 
 /// As shells report the end of a program: its exit code, or 128 and the number of the signal.
@@ -97,7 +118,7 @@ pub(crate) fn stage(mut args: impl Iterator<Item = OsString>) -> u8 {
     let Some(program) = args.next() else { return CANNOT_RUN };
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-        eprintln!("dlock: the program would outlive dlock: {error}");
+        tell(&format!("the program would outlive dlock: {error}"));
         return CANNOT_RUN;
     }
     // If the parent ended before the kernel knew, there is no signal.
@@ -108,7 +129,7 @@ pub(crate) fn stage(mut args: impl Iterator<Item = OsString>) -> u8 {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    eprintln!("dlock: cannot run {}: {error}", program.display());
+    tell(&format!("cannot run {}: {error}", program.display()));
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
 }
 

@@ -1,38 +1,48 @@
 //! The terminal, while the program has it.
 
-use std::io::{IsTerminal, stdin};
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{IsTerminal, stdout};
 
 use nix::sys::signal::{SigSet, Signal};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// The terminal of `dlock`, as long as the processes of `dlock` are those to which keys go. The program has a process
-/// group of its own, so without this it could not read from the terminal.
+/// The terminal of `dlock`. The program has a process group of its own, so without this it could not read from the terminal.
 pub(super) struct Foreground {
+    terminal: File,
     own: Pid,
+    /// The group that has got the terminal.
+    given: Cell<Option<Pid>>,
 }
 
 impl Foreground {
-    /// The terminal at standard input, if `dlock` runs in its foreground.
-    pub(super) fn of_stdin() -> Option<Self> {
+    /// The terminal, if `dlock` runs in its foreground. In a pipe to another program, that program may read the keys.
+    pub(super) fn of_dlock() -> Option<Self> {
+        let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
         let own = getpgrp();
-        let has_it = stdin().is_terminal() && tcgetpgrp(stdin()).is_ok_and(|group| group == own);
-        has_it.then_some(Self { own })
+        let has_it = stdout().is_terminal() && tcgetpgrp(&terminal).is_ok_and(|group| group == own);
+        has_it.then(|| Self { terminal, own, given: Cell::new(None) })
     }
 
     /// Gives the terminal to a group, if `dlock` still has it.
     pub(super) fn give(&self, group: Pid) {
-        if tcgetpgrp(stdin()).is_ok_and(|now| now == self.own) {
-            _ = tcsetpgrp(stdin(), group);
+        let has_it = tcgetpgrp(&self.terminal).is_ok_and(|now| now == self.own);
+        if has_it && tcsetpgrp(&self.terminal, group).is_ok() {
+            self.given.set(Some(group));
         }
     }
 
-    /// Takes the terminal back.
+    /// Takes the terminal back, unless the shell has given it to another group since.
     pub(super) fn take_back(&self) {
+        let Some(given) = self.given.take() else { return };
+        if tcgetpgrp(&self.terminal).is_ok_and(|now| now != given) {
+            return;
+        }
         // Otherwise the kernel stops a process that takes a terminal which is not its own.
         let output = SigSet::from_iter([Signal::SIGTTOU]);
         if output.thread_block().is_ok() {
-            _ = tcsetpgrp(stdin(), self.own);
+            _ = tcsetpgrp(&self.terminal, self.own);
             _ = output.thread_unblock();
         }
     }

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitStatus;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use lock_core::{Key, Ttl};
 use lock_sync::Lease;
@@ -15,12 +17,13 @@ use super::foreground::Foreground;
 use super::lease_file::{LeaseFile, deadline};
 use super::limits::Limits;
 use super::signals::{self, Signals};
+use super::tell;
 
 /// How a program under a lease has ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// By itself, or by a signal of the user.
-    Exited(ExitStatus),
+    /// By itself, or by a signal; and whether the user has asked `dlock` for the end.
+    Exited(ExitStatus, bool),
     /// The lease was lost or about to end, and the program was ended.
     Lost,
 }
@@ -41,6 +44,8 @@ pub(super) struct Guarding<'a> {
     pub(super) limits: Limits,
     pub(super) on_lost: OnLost,
     pub(super) signals: &'a mut Signals,
+    /// Whether the user has asked for the end.
+    pub(super) is_asked: bool,
 }
 
 /// Gives the program the terminal, and lets it go on if it was stopped because it had none.
@@ -51,6 +56,16 @@ fn give(foreground: Option<&Foreground>, child: &Child) {
     child.signal(Signal::CONT);
 }
 
+/// Waits a moment for a report.
+async fn told(report: JoinHandle<()>) {
+    for _ in 0..100 {
+        if report.is_finished() {
+            return;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
 impl Guarding<'_> {
     /// Runs the program to its end.
     ///
@@ -58,32 +73,37 @@ impl Guarding<'_> {
     ///
     /// Those of the system that starts programs and writes files.
     pub(super) async fn run(mut self, command: &[OsString]) -> io::Result<Ended> {
-        // The lease of a grant to a waiter is short, until the first renewal.
-        if self.limits.is_due(self.lease.remaining()) && self.lease.extend(self.ttl).await.is_err()
-        {
-            eprintln!("dlock: the lease on {} was lost before the program began", self.key);
+        if !self.has_full_lease().await {
+            tell(&format!("the lease on {} was lost before the program began", self.key));
             return Ok(Ended::Lost);
         }
         let mut file = LeaseFile::new(self.lease.remaining())?;
         let mut child = Child::spawn(command, &self.environment(&file))?;
-        let foreground = Foreground::of_stdin();
+        let foreground = Foreground::of_dlock();
         give(foreground.as_ref(), &child);
         let mut is_watched = true;
         loop {
             let news = self.next(&mut child, foreground.as_ref(), is_watched).await;
-            // Without a watch, the program must not go on.
-            let news = news.inspect_err(|_| child.signal(Signal::KILL))?;
-            if let News::Exited(status) = news {
-                return Ok(Ended::Exited(status));
-            }
+            let news = match news {
+                Ok(News::Exited(status)) if self.may_exit() => {
+                    return Ok(Ended::Exited(status, self.is_asked));
+                }
+                Ok(news) => news,
+                Err(error) => {
+                    // Without a watch, the program must not go on.
+                    child.end(Duration::ZERO).await;
+                    return Err(error);
+                }
+            };
             let left = self.lease.remaining();
             if is_watched {
                 file.renew(left);
             }
             if is_watched && self.is_over() {
-                self.report();
+                let report = self.report();
                 if self.on_lost == OnLost::Kill {
                     child.end(self.limits.until_kill(left)).await;
+                    told(report).await;
                     return Ok(Ended::Lost);
                 }
                 is_watched = false;
@@ -92,6 +112,12 @@ impl Guarding<'_> {
                 give(foreground.as_ref(), &child);
             }
         }
+    }
+
+    /// Whether the lease is long enough to begin. That of a grant to a waiter is short until its first renewal.
+    async fn has_full_lease(&self) -> bool {
+        let is_short = self.limits.is_due(self.lease.remaining());
+        !is_short || self.lease.extend(self.ttl).await.is_ok()
     }
 
     /// Waits for news: of the program, of a signal, or of the lease.
@@ -107,7 +133,12 @@ impl Guarding<'_> {
             signal = self.signals.next() => match signal {
                 // At the terminal of `dlock`, a key has stopped the program.
                 Signal::CHILD => foreground.is_some() && child.was_stopped(),
-                Signal::TSTP => true,
+                Signal::TSTP | Signal::TTIN => true,
+                end if signals::is_end(end) => {
+                    self.is_asked = true;
+                    child.signal_stopped(end);
+                    false
+                }
                 other => {
                     child.signal(other);
                     false
@@ -121,8 +152,13 @@ impl Guarding<'_> {
         }
         // Without `dlock`, nothing would end the program in time: they stop together.
         child.signal(Signal::STOP);
-        foreground.into_iter().for_each(Foreground::take_back);
-        signals::stop();
+        match foreground {
+            Some(foreground) => {
+                foreground.take_back();
+                signals::stop_job();
+            }
+            None => signals::stop(),
+        }
         Ok(News::WasStopped)
     }
 
@@ -134,7 +170,13 @@ impl Guarding<'_> {
         }
     }
 
-    fn report(&self) {
+    /// Whether a program that has ended did so under its lease.
+    fn may_exit(&self) -> bool {
+        self.on_lost == OnLost::Warn || self.lease.is_valid()
+    }
+
+    /// Says what happens. Standard error may take no more text, and that must not delay the end of the program.
+    fn report(&self) -> JoinHandle<()> {
         let name = self.key;
         let what = match self.lease.check() {
             Err(lost) => format!("the lease on {name} is lost ({})", lost.reason()),
@@ -147,7 +189,8 @@ impl Guarding<'_> {
             OnLost::Kill => "the program is ended",
             OnLost::Warn => "the program goes on without the lock",
         };
-        eprintln!("dlock: {what}: {then}");
+        let line = format!("{what}: {then}");
+        thread::spawn(move || tell(&line))
     }
 
     fn environment(&self, file: &LeaseFile) -> [(&'static str, OsString); 4] {

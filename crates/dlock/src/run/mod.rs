@@ -16,6 +16,7 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Key, Ttl};
 use lock_sync::{Lease, LockError, Locks};
 use rustix::process::Signal;
+use tokio::time::sleep;
 
 use self::args::{Codes, Program};
 pub(crate) use self::args::{ElectArgs, RunArgs, WaitLeaderArgs};
@@ -29,6 +30,12 @@ use crate::view::{Site, USAGE};
 
 /// How long the store has at the end to answer a release. A lease that is not released ends by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long a candidate waits before it campaigns again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The system started no program, or gave no file: `EX_OSERR` of `sysexits.h`.
+const SYSTEM: u8 = 71;
 
 /// One of these commands.
 #[derive(Debug, clap::Subcommand)]
@@ -66,8 +73,13 @@ fn fail(code: u8, what: &dyn StdError) -> u8 {
 }
 
 fn say(code: u8, what: &str) -> u8 {
-    eprintln!("dlock: {what}");
+    tell(what);
     code
+}
+
+/// Prints a line. A reader that has gone must not end `dlock`.
+fn tell(what: &str) {
+    _ = writeln!(io::stderr(), "dlock: {what}");
 }
 
 fn store_failed(codes: Codes, error: &Error) -> u8 {
@@ -114,26 +126,43 @@ impl Ready {
     ) -> Result<Self, u8> {
         let ttl = program.ttl.duration();
         let limits = Limits::new(ttl, program.grace).map_err(|what| say(USAGE, &what))?;
-        let signals = Signals::new().map_err(|error| fail(1, &error))?;
+        let signals = Signals::new().map_err(|error| fail(SYSTEM, &error))?;
         let locks = locks(site, Some(program.ttl), outage_limit).await;
         let locks = locks.map_err(|error| store_failed(codes, &error))?;
         Ok(Self { locks, limits, signals })
     }
 
-    /// Runs the program under this lease. Returns the exit code, and whether the lease was lost.
-    async fn guard(
-        &mut self,
-        key: &Key,
-        lease: &Lease,
-        program: &Program,
-        codes: Codes,
-    ) -> Result<(u8, bool), u8> {
+    /// Runs the program under this lease.
+    async fn guard(&mut self, key: &Key, lease: &Lease, program: &Program) -> Result<Ended, u8> {
         let (ttl, limits, on_lost) = (program.ttl, self.limits, program.on_lost);
-        let guarding = Guarding { key, lease, ttl, limits, on_lost, signals: &mut self.signals };
-        match guarding.run(&program.command).await {
-            Ok(Ended::Exited(status)) => Ok((code_of(status), false)),
-            Ok(Ended::Lost) => Ok((codes.lost_code, true)),
-            Err(error) => Err(fail(1, &error)),
+        let guarding = Guarding {
+            key,
+            lease,
+            ttl,
+            limits,
+            on_lost,
+            signals: &mut self.signals,
+            is_asked: false,
+        };
+        guarding.run(&program.command).await.map_err(|error| fail(SYSTEM, &error))
+    }
+}
+
+impl Ended {
+    fn code(&self, codes: Codes) -> u8 {
+        match self {
+            Self::Exited(status, _) => code_of(*status),
+            Self::Lost => codes.lost_code,
+        }
+    }
+
+    /// Whether neither a signal nor the lack of the program is the reason of the end.
+    fn may_run_again(&self) -> bool {
+        match self {
+            Self::Exited(status, is_asked) => {
+                !is_asked && status.code().is_some_and(|code| !child::is_no_program(code))
+            }
+            Self::Lost => true,
         }
     }
 }
@@ -158,9 +187,9 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     };
     let ended = match held {
         Ok(Ok(held)) => {
-            let ended = ready.guard(wanted.key(), &held.lease(), &args.program, codes).await;
+            let ended = ready.guard(wanted.key(), &held.lease(), &args.program).await;
             drop(held);
-            ended.map(|(code, _)| code)
+            ended.map(|ended| ended.code(codes))
         }
         Ok(Err(denied)) => Err(refused(&denied, wanted.key(), codes)),
         Err(code) => Err(code),
@@ -189,16 +218,21 @@ async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
         let leadership = tokio::select! {
             leadership = election.campaign(&value) => match leadership {
                 Ok(leadership) => leadership,
+                Err(LockError::Backend(error)) if args.again && error.is_retryable() => {
+                    fail(codes.backend_code, &error);
+                    sleep(AGAIN).await;
+                    continue;
+                }
                 Err(LockError::Backend(error)) => break Err(store_failed(codes, &error)),
                 Err(error) => break Err(fail(codes.backend_code, &error)),
             },
             signal = ready.signals.next_end() => break Err(signalled(signal)),
         };
-        let ended = ready.guard(&args.name, &leadership.lease(), &args.program, codes).await;
+        let ended = ready.guard(&args.name, &leadership.lease(), &args.program).await;
         drop(leadership);
         match ended {
-            Ok((code, is_lost)) if args.again && (is_lost || code < 128) => {}
-            ended => break ended.map(|(code, _)| code),
+            Ok(ended) if args.again && ended.may_run_again() => sleep(AGAIN).await,
+            ended => break ended.map(|ended| ended.code(codes)),
         }
     };
     locks.shutdown_timeout(FAREWELL).await;

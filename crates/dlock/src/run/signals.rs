@@ -3,11 +3,11 @@
 use std::io;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, getpgrp, getpid, getppid, getsid, kill_process, kill_process_group};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 /// The signals that go on to the program, the one by which a terminal stops it, and the one that tells of its stops.
-const ALL: [Signal; 10] = [
+const ALL: [Signal; 11] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -17,6 +17,7 @@ const ALL: [Signal; 10] = [
     Signal::ALARM,
     Signal::WINCH,
     Signal::TSTP,
+    Signal::TTIN,
     Signal::CHILD,
 ];
 
@@ -52,17 +53,30 @@ impl Signals {
     pub(super) async fn next_end(&mut self) -> Signal {
         loop {
             match self.next().await {
-                Signal::TSTP => stop(),
-                end @ (Signal::HUP | Signal::INT | Signal::QUIT | Signal::TERM) => return end,
+                Signal::TSTP | Signal::TTIN => stop(),
+                end if is_end(end) => return end,
                 _ => {}
             }
         }
     }
 }
 
+/// Whether the signal asks a program to end.
+pub(super) fn is_end(signal: Signal) -> bool {
+    matches!(signal, Signal::HUP | Signal::INT | Signal::QUIT | Signal::TERM)
+}
+
 /// Stops this process, as the terminal asked. Returns when the process goes on.
 pub(super) fn stop() {
     _ = kill_process(getpid(), Signal::STOP);
+}
+
+/// Stops the whole job of this process, as the terminal did with the group of the program. Returns when the job goes on. If
+/// no shell of this session watches the job, nothing would let it go on: then it does not stop.
+pub(super) fn stop_job() {
+    if getsid(getppid()).ok() == getsid(None).ok() {
+        _ = kill_process_group(getpgrp(), Signal::STOP);
+    }
 }
 
 /// The signals that this process ignores, as bits. None where the system does not say.

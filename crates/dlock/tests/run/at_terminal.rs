@@ -1,8 +1,5 @@
 //! Programs that use the terminal.
 
-use lock_tests::process::{cont, is_stopped};
-use lock_tests::{SOON, eventually};
-
 use crate::program::Scene;
 use crate::terminal::Terminal;
 
@@ -33,15 +30,13 @@ fn a_key_interrupts_the_program_and_dlock_reports_how_it_ended() {
     assert_eq!(terminal.end().0.code(), Some(6));
 }
 
+/// No shell watches `dlock` here, so nothing could let it go on.
 #[test]
-fn a_key_stops_both_and_they_go_on_together() {
+fn a_key_that_stops_programs_stops_none_without_a_shell() {
     let scene = Scene::new();
     let mut terminal = run(&scene, "echo ready; read line; echo got $line");
     terminal.shows(&["ready"]);
     terminal.press("\u{1a}");
-    let pid = terminal.pid();
-    eventually("dlock is stopped", SOON, || is_stopped(pid));
-    cont(pid);
     terminal.press("again\n");
     terminal.shows(&["got again"]);
     assert_eq!(terminal.end().0.code(), Some(0));
@@ -59,5 +54,18 @@ fn nested_programs_read_from_the_terminal() {
     terminal.shows(&["got one"]);
     terminal.press("two\n");
     terminal.shows(&["then two"]);
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_program_in_the_background_takes_no_terminal() {
+    let scene = Scene::new();
+    let job = format!("{} run -n job -- true", env!("CARGO_BIN_EXE_dlock"));
+    // With job control, as in a shell for people.
+    let mut terminal =
+        run(&scene, &format!("set -m; {job} & wait; echo ready; read line; echo got $line"));
+    terminal.shows(&["ready"]);
+    terminal.press("hello\n");
+    terminal.shows(&["got hello"]);
     assert_eq!(terminal.end().0.code(), Some(0));
 }

@@ -31,7 +31,7 @@ fn a_program_that_ignores_term_is_killed_before_its_lease_ends() {
 #[test]
 fn a_program_whose_lock_was_deleted_is_ended_with_all_its_processes() {
     let scene = Scene::new();
-    let dlock = scene.script(&["--ttl", "1s"], "sleep 1000 & echo $! > started; wait");
+    let dlock = scene.script(&["--ttl", "4s"], "sleep 1000 & echo $! > started; wait");
     let started = pid_of(&scene.written("started"));
     scene.server.cli(&["FLUSHALL"]);
     let text = dlock.ends_with(76);
@@ -43,7 +43,7 @@ fn a_program_whose_lock_was_deleted_is_ended_with_all_its_processes() {
 fn a_program_has_its_grace_to_clean_up() {
     let scene = Scene::new();
     let script = "trap 'echo cleaned; exit 0' TERM; echo > ready; while :; do sleep 0.01; done";
-    let dlock = scene.script(&["--ttl", "2s", "--lost-code", "9"], script);
+    let dlock = scene.script(&["--ttl", "8s", "--lost-code", "9"], script);
     scene.written("ready");
     scene.server.stop();
     assert_eq!(dlock.ends_with(9).out, "cleaned\n");
@@ -53,7 +53,7 @@ fn a_program_has_its_grace_to_clean_up() {
 fn a_program_may_go_on_without_its_lock() {
     let scene = Scene::new();
     let script = "echo > ready; while test -e $LOCK_FILE; do sleep 0.01; done; exit 4";
-    let dlock = scene.script(&["--ttl", "1s", "--on-lost", "warn"], script);
+    let dlock = scene.script(&["--ttl", "4s", "--on-lost", "warn"], script);
     scene.written("ready");
     scene.server.cli(&["FLUSHALL"]);
     let text = dlock.ends_with(4);
@@ -63,8 +63,8 @@ fn a_program_may_go_on_without_its_lock() {
 #[test]
 fn a_program_that_was_stopped_for_longer_than_its_lease_does_not_go_on() {
     let scene = Scene::new();
-    let script = "while :; do echo >> beats; sleep 0.01; done";
-    let dlock = scene.script(&["--ttl", "1s", "--grace", "100ms"], script);
+    let script = "trap '' TERM; while :; do echo >> beats; sleep 0.01; done";
+    let dlock = scene.script(&["--ttl", "3s", "--grace", "100ms"], script);
     scene.written("beats");
     dlock.signal(Signal::TSTP);
     let other = scene.script(&[], "exit 0");
@@ -77,4 +77,17 @@ fn a_program_that_was_stopped_for_longer_than_its_lease_does_not_go_on() {
     eventually("the lock is free", SOON, || {
         scene.command(&["run", "-n", "it", "--try", "--", "true"]).status().unwrap().success()
     });
+}
+
+#[test]
+fn a_reader_that_has_gone_does_not_keep_the_program_alive() {
+    let scene = Scene::new();
+    let script = "echo $$ > pid; exec sleep 1000";
+    let run = ["run", "it", "--ttl", "4s", "--", "sh", "-c", script];
+    let mut dlock = scene.command(&run).spawn().unwrap();
+    let program = pid_of(&scene.written("pid"));
+    drop(dlock.stderr.take());
+    scene.server.cli(&["FLUSHALL"]);
+    assert_eq!(dlock.wait().unwrap().code(), Some(76));
+    is_gone(program);
 }
