@@ -20,6 +20,9 @@ pub(crate) enum News {
     },
 }
 
+/// For how long a renewal may be under way after its lease was lost.
+const UNDER_WAY: Duration = Duration::from_secs(60);
+
 /// The leases whose last renewal failed.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
@@ -32,6 +35,8 @@ pub(crate) struct Outage {
 struct State {
     /// Until when each of the leases may live. No event tells of the end of a lease that has no holder.
     failing: HashMap<Key, Instant>,
+    /// When leases were lost a short time ago. A renewal that was sent before may fail after the loss.
+    lost: HashMap<Key, Instant>,
     since: Option<Instant>,
 }
 
@@ -40,12 +45,25 @@ impl Outage {
     pub(crate) fn renewed(&self, event: &LeaseRenewed<'_>) -> (Option<News>, usize) {
         self.change(|state, now| match event.outcome {
             RenewalOutcome::Renewed | RenewalOutcome::Held => state.succeeded(event.key, now),
-            RenewalOutcome::Failed(_) => state.failed(event.key, now, event.ttl),
+            RenewalOutcome::Failed(_) => {
+                let was_lost =
+                    state.lost.get(event.key).is_some_and(|&lost| lost + event.took >= now);
+                if was_lost { None } else { state.failed(event.key, now, event.ttl) }
+            }
             _ => state.gone(event.key),
         })
     }
 
-    /// A lease is lost, or a holder has let go. Returns how many leases fail now, if that has changed.
+    /// A lease is lost. Returns how many leases fail now.
+    pub(crate) fn lost(&self, key: &Key) -> usize {
+        let change = |state: &mut State, now| {
+            state.lost.insert(key.clone(), now);
+            state.gone(key)
+        };
+        self.change(change).1
+    }
+
+    /// A holder has let go. Returns how many leases fail now, if that has changed.
     #[inline]
     pub(crate) fn gone(&self, key: &Key) -> Option<usize> {
         self.any.load(Ordering::Relaxed).then(|| self.change(|state, _| state.gone(key)).1)
@@ -58,6 +76,7 @@ impl Outage {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.failing.retain(|_, until| *until > now);
+        state.lost.retain(|_, lost| *lost + UNDER_WAY > now);
         let news = change(&mut state, now);
         self.any.store(!state.failing.is_empty(), Ordering::Relaxed);
         (news, state.failing.len())
@@ -121,6 +140,17 @@ mod tests {
         assert_eq!(failed(&outage, &c, TTL), (None, 1));
         assert!(matches!(renewed(&outage, &c), (Some(News::Over { .. }), 0)));
         assert_eq!(outage.gone(&c), None);
+    }
+
+    #[test]
+    fn a_renewal_that_fails_after_its_lease_was_lost_is_no_news() {
+        let (outage, a) = (Outage::default(), key("a"));
+        assert_eq!(outage.lost(&a), 0);
+        let error = Error::new(ErrorKind::Timeout, "no answer");
+        let of = |took| LeaseRenewed::new(&a, RenewalOutcome::Failed(&error), took, TTL);
+        assert_eq!(outage.renewed(&of(TTL)), (None, 0));
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(outage.renewed(&of(Duration::ZERO)), (Some(News::Begun), 1), "a new lease");
     }
 
     #[test]

@@ -208,9 +208,7 @@ impl Observer for Metrics {
         self.classes.with(event.key, |class| {
             class.lost.by(&class.group, &event.reason).increment(1);
         });
-        if let Some(failing) = self.outage.gone(event.key) {
-            self.store.show_failing(failing);
-        }
+        self.store.show_failing(self.outage.lost(event.key));
     }
 
     fn handed_over(&self, event: &HandedOver<'_>) {

@@ -161,7 +161,7 @@ impl Observer for Traces {
     }
 
     fn lease_lost(&self, event: &Loss<'_>) {
-        self.outage.gone(event.key);
+        self.outage.lost(event.key);
         let tell = |parent: Option<Arc<Span>>| {
             let parent = parent.and_then(|span| span.id());
             warn!(target: "lock", parent: parent, key = %event.key, reason = event.reason.name(), left = ?event.left, since = ?event.since, "the lease is lost");
