@@ -13,7 +13,7 @@ use std::error::Error as StdError;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Key, Ttl};
+use lock_core::{Error, Key};
 use lock_sync::{Lease, LockError, Locks};
 use rustix::process::Signal;
 use tokio::time::sleep;
@@ -26,7 +26,7 @@ use self::guarding::{Ended, Guarding};
 use self::limits::Limits;
 use self::signals::Signals;
 use self::wanted::{Denied, Patience, Wanted};
-use crate::view::{Site, USAGE};
+use crate::view::{OUTPUT, Site, USAGE, is_usage};
 
 /// How long the store has at the end to answer a release. A lease that is not released ends by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -83,31 +83,11 @@ fn tell(what: &str) {
 }
 
 fn store_failed(codes: Codes, error: &Error) -> u8 {
-    let kind = error.kind();
-    let is_usage =
-        matches!(kind, ErrorKind::InvalidConfig | ErrorKind::InvalidKey | ErrorKind::Unsupported);
-    fail(if is_usage { USAGE } else { codes.backend_code }, error)
+    fail(if is_usage(error) { USAGE } else { codes.backend_code }, error)
 }
 
 fn signalled(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
-}
-
-/// Locks with this ttl, or with the default. With a limit, a store that is out of reach for longer ends a wait.
-async fn locks(
-    site: &Site,
-    ttl: Option<Ttl>,
-    outage_limit: Option<Duration>,
-) -> Result<Locks, Error> {
-    let store = lock_any::open(&site.url).await?;
-    let mut locks = Locks::builder(store).label(site.label.clone());
-    if let Some(ttl) = ttl {
-        locks = locks.ttl(ttl.duration());
-    }
-    if let Some(limit) = outage_limit {
-        locks = locks.outage_limit(limit);
-    }
-    locks.build()
 }
 
 /// What a command needs before it asks for a lock.
@@ -127,8 +107,12 @@ impl Ready {
         let ttl = program.ttl.duration();
         let limits = Limits::new(ttl, program.grace).map_err(|what| say(USAGE, &what))?;
         let signals = Signals::new().map_err(|error| fail(SYSTEM, &error))?;
-        let locks = locks(site, Some(program.ttl), outage_limit).await;
-        let locks = locks.map_err(|error| store_failed(codes, &error))?;
+        let failed = |error: Error| store_failed(codes, &error);
+        let mut locks = site.builder().await.map_err(failed)?.ttl(ttl);
+        if let Some(limit) = outage_limit {
+            locks = locks.outage_limit(limit);
+        }
+        let locks = locks.build().map_err(failed)?;
         Ok(Self { locks, limits, signals })
     }
 
@@ -242,7 +226,7 @@ async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
 async fn wait_leader(args: &WaitLeaderArgs, site: &Site) -> Result<u8, u8> {
     let codes = args.codes;
     let failed = |error: Error| store_failed(codes, &error);
-    let locks = locks(site, None, None).await.map_err(failed)?;
+    let locks = site.locks().await.map_err(failed)?;
     let mut leaders = locks.election(args.name.clone()).map_err(failed)?.observe();
     let leader = async {
         loop {
@@ -261,6 +245,6 @@ async fn wait_leader(args: &WaitLeaderArgs, site: &Site) -> Result<u8, u8> {
     let value = leader.map_err(failed)?.value;
     let mut output = io::stdout().lock();
     let written = output.write_all(&value).and_then(|()| output.write_all(b"\n"));
-    written.map_err(|error| fail(74, &error))?;
+    written.map_err(|error| fail(OUTPUT, &error))?;
     Ok(0)
 }

@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind as Io, Write};
 
 use lock_any::doctor::doctor;
 use lock_core::{Error, ErrorKind, Label, List};
-use lock_sync::{DestroyError, Locks};
+use lock_sync::{Builder, DestroyError, Locks};
 
 pub(crate) use self::args::View;
 
@@ -49,9 +49,14 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    async fn locks(&self) -> Result<Locks, Error> {
+    /// Locks over the store, before their other options are set.
+    pub(crate) async fn builder(&self) -> Result<Builder, Error> {
         let store = lock_any::open(&self.url).await?;
-        Locks::builder(store).label(self.label.clone()).build()
+        Ok(Locks::builder(store).label(self.label.clone()))
+    }
+
+    pub(crate) async fn locks(&self) -> Result<Locks, Error> {
+        self.builder().await?.build()
     }
 
     /// The store, without the login and the options.
@@ -92,13 +97,17 @@ fn fail(code: u8, what: impl Display) -> Failed {
     Failed(code)
 }
 
+/// Whether the user has to write something else, and the store is not at fault.
+pub(crate) fn is_usage(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidConfig | ErrorKind::InvalidKey | ErrorKind::Unsupported
+    )
+}
+
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        let is_usage = matches!(
-            error.kind(),
-            ErrorKind::InvalidConfig | ErrorKind::InvalidKey | ErrorKind::Unsupported
-        );
-        fail(if is_usage { USAGE } else { BACKEND }, error)
+        fail(if is_usage(&error) { USAGE } else { BACKEND }, error)
     }
 }
 

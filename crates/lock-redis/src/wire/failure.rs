@@ -44,20 +44,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// The failure as an error for callers, when this crate can do nothing about it.
     pub(crate) fn into_error(self) -> Error {
-        match self {
-            Self::NoScript(error)
-            | Self::NoCommand(error)
-            | Self::Demoted(error)
-            | Self::Moving(error)
-            | Self::Moved(_, error)
-            | Self::Asks(_, error)
-            | Self::Later(error)
-            | Self::Unsent(error)
-            | Self::NoAuth(error)
-            | Self::NoResp3(error)
-            | Self::Astray(error)
-            | Self::Error(error) => error,
-        }
+        self.error().clone()
     }
 
     /// The error for callers.
