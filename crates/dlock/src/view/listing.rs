@@ -1,4 +1,4 @@
-//! `dlock list` and `dlock inspect`: who holds which lock, and who waits.
+//! `dlock list` and `dlock inspect`: the holders and the waiters of locks.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

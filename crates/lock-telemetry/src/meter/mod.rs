@@ -139,7 +139,7 @@ impl MetricsBuilder {
         self
     }
 
-    /// How many classes are told apart, 100 by default. All further ones count as `other`.
+    /// How many classes have a label of their own, 100 by default. All further ones count as `other`.
     pub fn most_classes(mut self, most: usize) -> Self {
         self.most = most;
         self

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The longest time that is told apart, in nanoseconds: an hour.
+/// The longest time that counts in full, in nanoseconds: an hour. Longer times count as an hour.
 const MOST: u64 = 3_600_000_000_000;
 
 /// A histogram of times, exact to one per cent.
