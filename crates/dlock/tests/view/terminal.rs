@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use lock_tests::{SOON, eventually};
 use pty_process::Size;
@@ -12,6 +13,7 @@ use pty_process::blocking::{Command, Pty, open};
 use rustix::termios::{LocalModes, tcgetattr};
 
 const LINES: NonZeroU16 = NonZeroU16::new(24).unwrap();
+const LOOK: Duration = Duration::from_millis(2);
 const COLUMNS: NonZeroU16 = NonZeroU16::new(110).unwrap();
 
 /// A terminal in which the program runs.
@@ -73,12 +75,19 @@ impl Terminal {
     }
 
     /// Waits until all these texts stand on the screen.
+    ///
+    /// # Panics
+    ///
+    /// If one of them does not appear; with the screen.
     #[track_caller]
     pub(crate) fn shows(&self, texts: &[&str]) {
-        eventually(&format!("the screen shows {texts:?}"), SOON, || {
+        let has_all = || texts.iter().all(|text| self.screen().contains(text));
+        let start = Instant::now();
+        while !has_all() {
             let screen = self.screen();
-            texts.iter().all(|text| screen.contains(text))
-        });
+            assert!(start.elapsed() < SOON, "the screen does not show {texts:?}, but:\n{screen}");
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Waits until the program has ended. Returns its status, and everything that it wrote.
