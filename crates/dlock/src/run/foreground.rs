@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{IsTerminal, stdout};
 
 use nix::sys::signal::{SigSet, Signal};
-use rustix::process::{Pid, getpgrp};
+use nix::unistd::getpgrp;
+use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 /// The terminal of `dlock`. The program has a process group of its own, so without this it could not read from the terminal.
@@ -20,7 +21,8 @@ impl Foreground {
     /// The terminal, if `dlock` runs in its foreground. In a pipe to another program, that program may read the keys.
     pub(super) fn of_dlock() -> Option<Self> {
         let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
-        let own = getpgrp();
+        // In a container, a group that began outside has no number, and could not take the terminal back.
+        let own = Pid::from_raw(getpgrp().as_raw())?;
         let has_it = stdout().is_terminal() && tcgetpgrp(&terminal).is_ok_and(|group| group == own);
         has_it.then(|| Self { terminal, own, given: Cell::new(None) })
     }

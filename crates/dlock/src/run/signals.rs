@@ -3,7 +3,8 @@
 use std::io;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use rustix::process::{Signal, getpgrp, getpid, getppid, getsid, kill_process, kill_process_group};
+use nix::unistd::{getppid, getsid};
+use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 /// The signals that go on to the program, the one by which a terminal stops it, and the one that tells of its stops.
@@ -74,8 +75,9 @@ pub(super) fn stop() {
 /// Stops the whole job of this process, as the terminal did with the group of the program. Returns when the job goes on. If
 /// no shell of this session watches the job, nothing would let it go on: then it does not stop.
 pub(super) fn stop_job() {
-    if getsid(getppid()).ok() == getsid(None).ok() {
-        _ = kill_process_group(getpgrp(), Signal::STOP);
+    // In a container, the kernel has no number for a session that began outside: it says 0, which `rustix` takes for a fault.
+    if getsid(Some(getppid())) == getsid(None) {
+        _ = kill_current_process_group(Signal::STOP);
     }
 }
 

@@ -83,7 +83,8 @@ fn the_program_knows_its_lock() {
 #[test]
 fn the_file_has_the_deadline_of_the_lease_and_goes_with_it() {
     let scene = Scene::new();
-    let script = "echo $LOCK_FILE > name; while ! test -e end; do cat $LOCK_FILE > deadline; echo >> deadline; done";
+    let script = "echo $LOCK_FILE > name
+        while ! test -e end; do cat $LOCK_FILE > new; echo >> new; mv new deadline; done";
     let dlock = scene.script(&["--ttl", "4s"], script);
     let file = scene.written("name");
     let first = scene.written("deadline");
