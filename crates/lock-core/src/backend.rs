@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{
     Acquire, AcquireOutcome, Capabilities, Capability, Claim, ClientMark, Clock, Error, ErrorKind,
-    Key, Label, Released, Renew, Renewal, Watch,
+    Key, Label, Limits, Released, Renew, Renewal, Watch,
 };
 
 /// A store that can carry leases: four verbs, and the clock that dates them.
@@ -106,7 +106,7 @@ use crate::{
 ///   store's (`a_pushed_grant_ends_before_its_lease`).
 /// - Such a lease MUST live for its whole ttl from the moment at which its owner asks again
 ///   (`a_claimed_lease_lives_for_its_ttl`). If the owner does not ask, the lease MUST NOT live longer than
-///   [`Ttl::for_grant`](crate::Ttl::for_grant): the next request of any client then passes it on
+///   [`Limits::grant`](crate::Limits::grant): the next request of any client then passes it on
 ///   (`an_unclaimed_grant_passes_on`). A release passes it on, too
 ///   (`a_granted_waiter_that_leaves_passes_it_on`).
 /// - A store that hands the key over MUST tell the claim that is then the first in the queue, with
@@ -308,7 +308,17 @@ pub trait Backend: Send + Sync + 'static {
     /// The clock on which this backend dates its leases.
     fn clock(&self) -> Clock;
 
-    /// What this backend can do beside the verbs. Code that knows the backend only as `dyn Backend`, such as
+    /// The shortest lease of this store, the steps of its lease times, and how late it may be.
+    ///
+    /// By default the store counts leases in milliseconds. A backend MUST round a ttl up that its store cannot count,
+    /// and MUST NOT refuse it.
+    ///
+    /// [`Limits`] has an example.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// What this instance of the backend can do beside the verbs. Code that knows the backend only as `dyn Backend`, such as
     /// [`AnyBackend`](crate::AnyBackend), asks here.
     ///
     /// Nothing by default. A backend SHOULD name each capability trait that it implements. If it cannot, because its capabilities
@@ -378,6 +388,10 @@ macro_rules! forward {
 
             fn clock(&self) -> Clock {
                 (**self).clock()
+            }
+
+            fn limits(&self) -> Limits {
+                (**self).limits()
             }
 
             fn capabilities(&self) -> Capabilities<'_> {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Acquire, AcquireOutcome, Backend, Claim, ClientMark, Clock, Convert, Error, ErrorKind,
-    FencingToken, Key, Label, Mode, Released, Renew, Renewal, Watch,
+    FencingToken, Key, Label, Limits, Mode, Released, Renew, Renewal, Watch,
 };
 
 /// Any backend, behind one type that has every capability trait.
@@ -213,6 +213,10 @@ macro_rules! forward {
 
             fn clock(&self) -> Clock {
                 self.$inner.clock()
+            }
+
+            fn limits(&self) -> Limits {
+                self.$inner.limits()
             }
 
             fn capabilities(&self) -> Capabilities<'_> {

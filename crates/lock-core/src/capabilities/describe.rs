@@ -29,6 +29,7 @@ use super::{
 pub struct Capabilities<'a> {
     shares: bool,
     joins: bool,
+    deaf: bool,
     converter: Option<&'a dyn ConvertBackend>,
     counter: Option<&'a dyn PermitBackend>,
     cells: Option<&'a dyn CellBackend>,
@@ -91,6 +92,29 @@ impl<'a> Capabilities<'a> {
         Self { inspector: Some(backend), ..self }
     }
 
+    /// This instance gives no hints: its [`watch`](crate::Backend::watch) answers
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind). A store whose other instances give hints says so where, for example,
+    /// a proxy stands between the client and the server. Waiters then ask at intervals, and no claim is queued.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Capabilities, Capability};
+    ///
+    /// let capabilities = Capabilities::none();
+    /// assert!(capabilities.watches() && capabilities.require(Capability::Watch).is_ok());
+    /// let capabilities = capabilities.without_watch();
+    /// assert!(!capabilities.watches() && capabilities.require(Capability::Watch).is_err());
+    /// ```
+    pub fn without_watch(self) -> Self {
+        Self { deaf: true, ..self }
+    }
+
+    /// Whether this instance gives hints about its keys. `true` unless it [says otherwise](Self::without_watch).
+    pub fn watches(&self) -> bool {
+        !self.deaf
+    }
+
     /// Whether the backend is a [`SharedBackend`].
     pub fn shares(&self) -> bool {
         self.shares
@@ -135,6 +159,7 @@ impl Capabilities<'_> {
             Capability::Convert => (self.converter.is_some(), "make a reader the writer"),
             Capability::Count => (self.counter.is_some(), "count permits"),
             Capability::Keep => (self.cells.is_some(), "keep a value beside a lock"),
+            Capability::Watch => (self.watches(), "say when a lock becomes free"),
             Capability::Inspect => (self.inspector.is_some(), "list the holders of a lock"),
         };
         let lacking = || Error::new(ErrorKind::Unsupported, format!("this backend cannot {what}"));
@@ -160,6 +185,8 @@ pub enum Capability {
     Keep,
     /// See [`InspectBackend`].
     Inspect,
+    /// See [`Backend::watch`](crate::Backend::watch).
+    Watch,
 }
 
 impl fmt::Debug for Capabilities<'_> {
@@ -167,6 +194,7 @@ impl fmt::Debug for Capabilities<'_> {
         f.debug_struct("Capabilities")
             .field("shares", &self.shares)
             .field("joins", &self.joins)
+            .field("watches", &self.watches())
             .field("converts", &self.converter.is_some())
             .field("counts", &self.counter.is_some())
             .field("keeps", &self.cells.is_some())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::memory::MemoryBackend;
-use crate::{Backend, Error, Ttl};
+use crate::{Backend, Error, Limits, Ttl};
 
 /// How the suite handles a store: the hooks that only the store's author can write.
 ///
@@ -120,13 +120,23 @@ pub trait Harness: Send + Sync {
         Hook::NotApplicable("this harness does not restart its server")
     }
 
-    /// Lets `time` pass, plus the time by which the store's clock may lag behind.
+    /// Lets `time` pass.
     ///
-    /// By default sleeps for `time` and 20 ms more, which under a paused tokio clock takes no time.
+    /// By default sleeps, which under a paused tokio clock takes no time.
     ///
     /// The [example](Harness#examples) of a harness keeps the default.
-    async fn elapse(&self, time: Duration) {
-        tokio::time::sleep(time + Duration::from_millis(20)).await;
+    async fn pause(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// Lets time pass until a lease, a place or a record of this length is over for the store as well.
+    ///
+    /// By default [pauses](Self::pause) for `time` and 20 ms more. If the [limits](Backend::limits) of the store differ
+    /// from the default, pause for [`Limits::lease`](crate::Limits::lease) and for the lag.
+    ///
+    /// The [example](Harness#examples) of a harness keeps the default.
+    async fn outlast(&self, time: Duration) {
+        self.pause(time + Limits::default().lag).await;
     }
 
     /// The lease time of the laws that wait for a lease to end: half a second by default.

@@ -8,6 +8,7 @@ use super::voter::Voters;
 use super::{Harness, Hook};
 use crate::{
     Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Grant, Hint, Instant, Key,
+    Limits,
 };
 use crate::{Mode, OwnerToken, Released, Renew, Renewal, Ttl, Watch};
 
@@ -103,8 +104,13 @@ impl<'h, H: Harness> Scene<'h, H> {
         self.harness.patience()
     }
 
-    pub(super) async fn elapse(&self, time: Duration) {
-        self.harness.elapse(time).await;
+    pub(super) async fn pause(&self, time: Duration) {
+        self.harness.pause(time).await;
+    }
+
+    /// Lets time pass until a lease of this length is over for the store as well.
+    pub(super) async fn outlast(&self, ttl: Duration) {
+        self.harness.outlast(ttl).await;
     }
 
     pub(super) async fn cut(&self, client: &Client<H::Client>) -> Check {
@@ -146,7 +152,7 @@ impl<'h, H: Harness> Scene<'h, H> {
                 deadline.saturating_duration_since(now)
             );
             refusals += 1;
-            self.elapse(self.ttl().duration() / 20).await;
+            self.pause(self.ttl().duration() / 20).await;
         }
     }
 }
@@ -171,6 +177,10 @@ impl<B: Backend> Client<B> {
 
     pub(super) fn clock(&self) -> Clock {
         self.backend.clock()
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.backend.limits()
     }
 
     pub(super) async fn attempt(&self, claim: &Claim, ttl: Ttl) -> Check<AcquireOutcome> {

@@ -81,8 +81,12 @@ impl<H: Harness<Client: QuorumNode>> Harness for Voters<'_, H> {
         self.0.restart().await
     }
 
-    async fn elapse(&self, time: Duration) {
-        self.0.elapse(time).await;
+    async fn pause(&self, time: Duration) {
+        self.0.pause(time).await;
+    }
+
+    async fn outlast(&self, ttl: Duration) {
+        self.0.outlast(ttl).await;
     }
 
     fn ttl(&self) -> Ttl {

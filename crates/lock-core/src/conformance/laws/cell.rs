@@ -46,7 +46,7 @@ where
     let token = other.granted(&claim, scene.ttl()).await?.tokens.first();
     one.has(&key, b"first").await?;
     other.stores(&claim, token, Some(b"second")).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     one.has(&key, b"second").await?;
     one.granted(&scene.claim(&key)?, scene.long()).await?;
     other.has(&key, b"second").await?;
@@ -69,7 +69,7 @@ where
     one.freed(&held).await?;
     one.cannot_store(&held, token).await?;
     one.granted(&held, ttl).await?;
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     one.cannot_store(&held, token).await?;
     other.granted(&stranger, scene.long()).await?;
     one.cannot_store(&held, token).await?;
@@ -125,7 +125,7 @@ where
     one.has_held(&key, b"first", false).await?;
     other.stores(&second, token, Some(b"second")).await?;
     one.has_held(&key, b"second", true).await?;
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     one.has_held(&key, b"second", false).await
 }
 
@@ -144,7 +144,7 @@ where
             ensure!(cell.settled, "it was written, but others may not see it: {cell:?}");
         }
         // It makes no difference whether the writer still holds the key.
-        scene.elapse(ttl.duration()).await;
+        scene.outlast(ttl.duration()).await;
         for reader in [&one, &other] {
             let cell = reader.has(&key, value).await?;
             ensure!(cell.settled, "it was written, but others may not see it: {cell:?}");
@@ -222,7 +222,7 @@ where
     // Twice, because one value must not use up the watch.
     for value in [&b"first"[..], b"second"] {
         // Hints about the grant may still come. They are not about the value.
-        scene.elapse(scene.ttl().duration() / 4).await;
+        scene.pause(scene.ttl().duration() / 4).await;
         for (_, watch) in &mut watches {
             while let Some(Some(_)) = watch.next().now_or_never() {}
         }

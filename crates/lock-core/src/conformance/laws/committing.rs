@@ -103,7 +103,7 @@ where
     one.granted(&first, ttl).await?;
     other.cannot_commit(&second, high).await?;
     other.has_no_value(&key).await?;
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     one.cannot_commit(&first, high).await?;
     let token = other.granted(&second, scene.long()).await?.tokens.first();
     one.cannot_commit(&first, high).await?;

@@ -37,7 +37,7 @@ where
         "{next} came after {}, which was confirmed",
         after(token, 10)
     );
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     other.confirms(&dead, far, false).await?;
 
     // A token that was not confirmed has no effect.

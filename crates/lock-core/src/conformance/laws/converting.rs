@@ -190,7 +190,7 @@ pub(in super::super) async fn an_upgrade_never_shortens_the_lease<H: Harness>(
         } else {
             granted(one.ask(&upgrade).await?)?;
         }
-        scene.elapse(scene.ttl().duration()).await;
+        scene.outlast(scene.ttl().duration()).await;
         other.is_refused(&in_mode(&key, Mode::Shared)?, ttl).await?;
         one.renewed(&upgrade.request.claim, ttl).await?;
     }
@@ -262,7 +262,7 @@ pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
         let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
         let upgrade = one.waits(upgrade).await?;
         if expires {
-            scene.elapse(scene.ttl().duration()).await;
+            scene.outlast(scene.ttl().duration()).await;
         } else {
             one.freed(&upgradable).await?;
         }
@@ -319,7 +319,7 @@ pub(in super::super) async fn converting_what_is_not_held_fails<H: Harness>(
         one.fails(&Convert::new(never.clone(), to, ttl).queued(), ErrorKind::NotHeld).await?;
         let over = in_mode(&key, from)?;
         one.obtains(&over, scene.ttl()).await?;
-        scene.elapse(scene.ttl().duration()).await;
+        scene.outlast(scene.ttl().duration()).await;
         one.fails(&Convert::new(over.clone(), to, ttl), ErrorKind::NotHeld).await?;
         // Nor can a client convert a lease of another owner.
         let held = in_mode(&key, from)?;

@@ -80,7 +80,7 @@ pub(in super::super) async fn an_expired_holders_permits_return<H: Harness>(
     one.obtains(&dead, scene.ttl()).await?;
     other.obtains(&live, scene.long()).await?;
     other.is_refused(&in_mode(&key, permits(2))?, scene.long()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     other.obtains(&in_mode(&key, permits(2))?, scene.long()).await?;
     // Releasing a lease that is over gives back nothing.
     one.not_held(&dead).await?;

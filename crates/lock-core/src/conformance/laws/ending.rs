@@ -13,7 +13,7 @@ pub(in super::super) async fn an_expired_lease_is_free<H: Harness>(scene: Scene<
     let (key, ttl) = (scene.key()?, scene.ttl());
     let grant = holder.granted(&scene.claim(&key)?, ttl).await?;
     other.refused(&key, ttl).await?;
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     ensure!(other.clock().now() >= grant.valid_until, "the deadline is after the lease's end");
     other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
@@ -75,7 +75,7 @@ pub(in super::super) async fn a_stale_release_is_harmless<H: Harness>(
     let key = scene.key()?;
     let (stale, current) = (scene.claim(&key)?, scene.claim(&key)?);
     former.granted(&stale, scene.ttl()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     holder.granted(&current, scene.long()).await?;
     former.not_held(&stale).await?;
     former.refused(&key, scene.long()).await?;

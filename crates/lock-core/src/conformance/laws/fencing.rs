@@ -29,7 +29,7 @@ pub(in super::super) async fn tokens_increase_after_expiry<H: Harness>(
     let (one, other) = scene.two_clients().await?;
     let key = scene.key()?;
     let before = one.granted(&scene.claim(&key)?, scene.ttl()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     let after = other.granted(&scene.claim(&key)?, scene.ttl()).await?;
     above(Some(before), after)
 }

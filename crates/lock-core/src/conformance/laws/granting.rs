@@ -227,7 +227,7 @@ pub(in super::super) async fn a_repeated_acquire_extends_the_lease<H: Harness>(
     let first = holder.granted(&claim, ttl).await?;
     let again = holder.granted(&claim, scene.long()).await?;
     ensure!(again.valid_until > first.valid_until, "more time was asked for, but not granted");
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     other.refused(&key, ttl).await?;
     holder.renewed(&claim, ttl).await?;
     Ok(())
@@ -244,9 +244,11 @@ pub(in super::super) async fn a_refusal_says_when_to_retry<H: Harness>(
     let Some(retry_after) = retry_after else {
         return Err(Failure::Broken("the lease has an end, but the refusal did not tell".into()));
     };
-    ensure!(retry_after <= ttl.duration(), "{retry_after:?} is longer than a lease of {ttl:?}");
+    let limits = other.limits();
+    let longest = limits.lease(ttl).duration() + limits.lag;
+    ensure!(retry_after <= longest, "{retry_after:?} is longer than a lease of {ttl:?}");
     ensure!(now + retry_after >= grant.valid_until, "{retry_after:?} is before the deadline");
-    scene.elapse(retry_after).await;
+    scene.pause(retry_after + limits.lag).await;
     other.granted(&scene.claim(&key)?, ttl).await?;
     Ok(())
 }
@@ -257,7 +259,7 @@ pub(in super::super) async fn a_grant_is_dated_from_before_the_request<H: Harnes
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
     let request = Acquire::new(scene.claim(&key)?, ttl);
-    let slow = seen_late(holder.try_acquire(&request), scene.elapse(ttl.duration() / 2)).await;
+    let slow = seen_late(holder.try_acquire(&request), scene.pause(ttl.duration() / 2)).await;
     let grant = granted(slow??)?;
     let latest = ttl.valid_until(holder.clock().now());
     ensure!(grant.valid_until <= latest, "the deadline leaves less than the drift to the store's");

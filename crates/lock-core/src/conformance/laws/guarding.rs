@@ -268,7 +268,7 @@ where
         // The longest lease that any client names counts.
         let named = other.standing_under(longest).await?;
         is_same(&named.quarantine, &begun.quarantine)?;
-        scene.elapse(2 * short.max_ttl.duration()).await;
+        scene.outlast(2 * short.max_ttl.duration()).await;
         let still = one.standing_under(&short.clone().ending(Ending::Later)).await?;
         ensure!(still.max_ttl.is_none(), "a client that puts the end off ended it: {still:?}");
         let after = one.standing_under(&short).await?;
@@ -278,7 +278,7 @@ where
     }
     scene.forget().await?;
     one.standing_under(&short).await?;
-    scene.elapse(2 * short.max_ttl.duration()).await;
+    scene.outlast(2 * short.max_ttl.duration()).await;
     let standing = other.standing_under(&short).await?;
     let claim = scene.claim(&scene.key()?)?;
     other.elected(&guarded(&claim, scene.ttl(), &standing)).await?;
@@ -299,7 +299,7 @@ where
         for terms in clients {
             one.standing_under(terms).await?;
         }
-        scene.elapse(2 * usual.max_ttl.duration()).await;
+        scene.outlast(2 * usual.max_ttl.duration()).await;
         let standing = other.standing_under(&usual).await?;
         ensure!(standing.max_ttl.is_none(), "it has ended by the clock: {standing:?}");
     }

@@ -60,7 +60,7 @@ pub(in super::super) async fn a_grant_is_told_to_its_owner_alone<H: Harness>(
     };
     tokio::select! {
         who = leaked => Err(Failure::Broken(format!("{who} was told of another client's grant"))),
-        () = scene.elapse(scene.ttl().duration() / 4) => Ok(()),
+        () = scene.pause(scene.ttl().duration() / 4) => Ok(()),
     }
 }
 
@@ -94,11 +94,11 @@ pub(in super::super) async fn a_pushed_grant_ends_before_its_lease<H: Harness>(
     let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     // The waiter is slow to look.
-    scene.elapse(ttl.for_grant().duration() / 3).await;
+    scene.pause(other.limits().grant(ttl).duration() / 3).await;
     let Some(grant) = waiter.hears_grant().await? else {
         return Err(Failure::NotApplicable("this backend does not date what it announces".into()));
     };
-    let latest = ttl.for_grant().valid_until(other.clock().now());
+    let latest = other.limits().grant(ttl).valid_until(other.clock().now());
     ensure!(grant.valid_until <= latest, "the deadline leaves less than the drift to the store's");
     scene.refused_until(grant.valid_until, &newcomer, &key).await
 }
@@ -114,7 +114,7 @@ pub(in super::super) async fn a_claimed_lease_lives_for_its_ttl<H: Harness>(
     holder.freed(&held).await?;
     waiter.hears_grant().await?;
     let claimed = waiter.claims().await?;
-    scene.elapse(ttl.for_grant().duration()).await;
+    scene.outlast(other.limits().grant(ttl).duration()).await;
     ensure!(claimed.valid_until > other.clock().now(), "asking did not extend the lease");
     holder.refused(&key, ttl).await?;
     other.renewed(waiter.claim(), ttl).await?;
@@ -132,7 +132,7 @@ pub(in super::super) async fn an_unclaimed_grant_passes_on<H: Harness>(
     let dead = other.waits(scene.queued(&key, ttl)?).await?;
     let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
-    scene.elapse(ttl.for_grant().duration()).await;
+    scene.outlast(other.limits().grant(ttl).duration()).await;
     // The next request of any client passes the lease on.
     newcomer.refused(&key, ttl).await?;
     heir.hears_grant().await?;
@@ -170,7 +170,7 @@ pub(in super::super) async fn a_hand_over_tells_the_next_in_line<H: Harness>(
     let silent = other.waits(scene.queued(&key, ttl)?).await?;
     let mut heir = third.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
-    let claim_time = ttl.for_grant().duration();
+    let claim_time = other.limits().grant(ttl).duration();
     // The heir asks in time without a hint.
     if heir.retry_after.is_some_and(|time| time <= claim_time * 3 / 2) {
         return Ok(());
@@ -181,7 +181,7 @@ pub(in super::super) async fn a_hand_over_tells_the_next_in_line<H: Harness>(
         "the heir is to ask after {after:?}, but the lease before it lives for {claim_time:?}"
     );
     // The owner of that lease stays silent, and the heir asks without any further hint.
-    scene.elapse(after).await;
+    scene.pause(after + third.limits().lag).await;
     heir.claims().await?;
     other.lost(silent.claim(), ttl).await
 }
@@ -199,13 +199,13 @@ pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(
     scene.cut(&gone).await?;
     drop(dead);
     // The store may need a moment to notice the cut.
-    scene.elapse(scene.ttl().duration() / 4).await;
+    scene.pause(other.limits().lag.max(scene.ttl().duration() / 4)).await;
     let clock = other.clock();
     let released = clock.now();
     holder.freed(&held).await?;
     heir.hears_grant().await?;
     let waited = clock.now().saturating_duration_since(released);
-    let claim_time = ttl.for_grant().duration();
+    let claim_time = other.limits().grant(ttl).duration();
     ensure!(waited < claim_time, "it took {waited:?}: the key was handed to a dead waiter");
     heir.claims().await?;
     scene.heal(&gone).await;
@@ -221,7 +221,7 @@ pub(in super::super) async fn an_expired_holder_is_followed_by_the_first_in_line
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
     let mut third = other.waits(scene.queued(&key, ttl)?).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     // The last waiter asks first. Only the first waiter is granted the key, and hears of it.
     third.still_waits().await?;
     second.still_waits().await?;

@@ -28,7 +28,7 @@ where
         let Some(first) = one.obtains_if_known(&dead, short).await? else { continue };
         let second = other.obtains(&live, ttl).await?;
         shows(&one.inspect(&key).await?, mode.kind(), &[(&first, short), (&second, ttl)])?;
-        scene.elapse(short.duration()).await;
+        scene.outlast(short.duration()).await;
         shows(&one.inspect(&key).await?, mode.kind(), &[(&second, ttl)])?;
         other.freed(&live).await?;
         shows(&one.inspect(&key).await?, mode.kind(), &[])?;
@@ -44,7 +44,7 @@ where
     let lapsing = other.waits(queued(&key, Mode::Exclusive, short)?).await?;
     let mut kept = one.waits(scene.queued(&key, ttl)?).await?;
     waits(&other.inspect(&key).await?, &[short, ttl])?;
-    scene.elapse(short.for_place().duration()).await;
+    scene.outlast(short.for_place().duration()).await;
     one.renewed(&held, ttl).await?;
     kept.still_waits().await?;
     waits(&other.inspect(&key).await?, &[ttl])?;
@@ -186,7 +186,7 @@ where
         let shown = format!("{label} of {key}").chars().take(60).collect::<String>();
         one.introduces(mark, &shown, short * 2).await?;
         for (pause, is_shown) in [(Duration::ZERO, true), (short, true), (short * 2, false)] {
-            scene.elapse(pause).await;
+            scene.pause(pause).await;
             let inspection = other.inspect(&key).await?;
             let label = inspection.holders.first().and_then(|holder| holder.label.as_ref());
             let expected = is_shown.then_some(shown.as_str());

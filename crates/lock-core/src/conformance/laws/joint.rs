@@ -177,7 +177,7 @@ where
         let (before, first) = (highest.replace(tokens.last()), tokens.first());
         ensure!(before < Some(first), "a group that came again got {first} after {before:?}");
         if expires {
-            scene.elapse(ttl.duration()).await;
+            scene.outlast(ttl.duration()).await;
         } else {
             one.freed(&members[0]).await?;
             other.freed(&members[1]).await?;

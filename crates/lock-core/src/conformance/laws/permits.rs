@@ -71,7 +71,7 @@ where
     for client in [&one, &other] {
         client.counts(&key, 5, state(3, 0)).await?;
     }
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     other.counts(&key, 5, state(2, 0)).await?;
 
     let mutex = scene.key()?;
@@ -217,14 +217,14 @@ where
     one.changes(&key, 3, Resize::Add(2), (2, 5)).await?;
     let all = in_mode(&key, permits(5, 3))?;
     other.obtains(&all, ttl).await?;
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     other.counts(&key, 3, Permits::new(5)).await?;
     other.changes(&key, 3, Resize::Remove(4), (4, 1)).await?;
     let held = in_mode(&key, permits(1, 3))?;
     one.obtains(&held, ttl).await?;
     other.is_refused(&in_mode(&key, permits(1, 3))?, ttl).await?;
     one.freed(&held).await?;
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     one.counts(&key, 3, Permits::new(1)).await?;
     // The semaphore is known by the limit that was declared first.
     let renamed = Acquire::new(in_mode(&key, permits(1, 5))?, ttl);
@@ -313,7 +313,7 @@ where
     one.freed(&released).await?;
     let expired = in_mode(&key, permits(1, 7))?;
     one.obtains(&expired, scene.ttl()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     for claim in [&lost, &never, &released, &expired] {
         for client in [&one, &other] {
             let again = client.forgets(claim).await?;

@@ -102,7 +102,7 @@ pub(in super::super) async fn a_newcomer_does_not_overtake<H: Harness>(
     // The holder dies, and so the key is free, but there is a waiter.
     holder.granted(&scene.claim(&key)?, scene.ttl()).await?;
     let mut waiter = other.waits(scene.queued(&key, scene.long())?).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     newcomer.is_refused(&scene.claim(&key)?, scene.long()).await?;
     let late = newcomer.joins(scene.queued(&key, scene.long())?).await?;
     waiter.hears_grant().await?;
@@ -173,7 +173,7 @@ pub(in super::super) async fn a_place_that_is_not_kept_lapses<H: Harness>(
     holder.granted(&held, ttl).await?;
     let mut lapsed = other.waits(scene.queued(&key, scene.ttl())?).await?;
     let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
-    scene.elapse(scene.ttl().for_place().duration()).await;
+    scene.outlast(scene.ttl().for_place().duration()).await;
     heir.still_waits().await?;
     holder.renewed(&held, ttl).await?;
     holder.freed(&held).await?;
@@ -207,7 +207,7 @@ pub(in super::super) async fn a_queue_belongs_to_one_key<H: Harness>(scene: Scen
     };
     tokio::select! {
         what = mine_was_said => Err(Failure::Broken(what.into())),
-        () = scene.elapse(scene.ttl().duration() / 4) => Ok(()),
+        () = scene.pause(scene.ttl().duration() / 4) => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'
     let first = holder.granted(&claim, ttl).await?.valid_until;
     let second = holder.renewed(&claim, twice(ttl)).await?;
     ensure!(second > first, "the renewed deadline is not after the first");
-    scene.elapse(ttl.duration()).await;
+    scene.outlast(ttl.duration()).await;
     scene.refused_until(second, &other, &key).await
 }
 
@@ -42,7 +42,7 @@ pub(in super::super) async fn a_renewal_is_dated_from_before_the_request<H: Harn
     let (key, ttl) = (scene.key()?, scene.ttl());
     let claim = scene.claim(&key)?;
     holder.granted(&claim, scene.long()).await?;
-    let slow = seen_late(holder.renew(&claim, ttl), scene.elapse(ttl.duration() / 2)).await;
+    let slow = seen_late(holder.renew(&claim, ttl), scene.pause(ttl.duration() / 2)).await;
     let valid_until = renewed(slow?)?;
     let latest = ttl.valid_until(holder.clock().now());
     ensure!(valid_until <= latest, "the deadline leaves less than the drift to the store's");
@@ -54,7 +54,7 @@ pub(in super::super) async fn renew_after_expiry_is_lost<H: Harness>(scene: Scen
     let key = scene.key()?;
     let claim = scene.claim(&key)?;
     holder.granted(&claim, scene.ttl()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     for client in [&holder, &other] {
         client.lost(&claim, scene.long()).await?;
     }
@@ -68,7 +68,7 @@ pub(in super::super) async fn renew_by_another_owner_is_lost<H: Harness>(
     let key = scene.key()?;
     let (stale, current) = (scene.claim(&key)?, scene.claim(&key)?);
     former.granted(&stale, scene.ttl()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     holder.granted(&current, scene.long()).await?;
     former.lost(&stale, scene.long()).await?;
     // An owner that never held the key gets the same answer. Neither affects the holder.
@@ -94,7 +94,7 @@ pub(in super::super) async fn renew_never_creates_a_lease<H: Harness>(
 
     let expired = scene.claim(&key)?;
     other.granted(&expired, scene.ttl()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     other.lost(&expired, scene.long()).await?;
 
     one.granted(&scene.claim(&key)?, scene.long()).await?;

@@ -65,7 +65,7 @@ pub(super) async fn each_holder_has_its_own_lease<H: Harness>(
     let (dead, live) = (in_mode(&key, mode)?, in_mode(&key, mode)?);
     one.obtains(&dead, scene.ttl()).await?;
     other.obtains(&live, scene.long()).await?;
-    scene.elapse(scene.ttl().duration()).await;
+    scene.outlast(scene.ttl().duration()).await;
     one.lost(&dead, scene.long()).await?;
     one.not_held(&dead).await?;
     other.renewed(&live, scene.long()).await?;

@@ -112,14 +112,14 @@ pub(in super::super) async fn leases_granted_together_are_leases_like_any_other<
     ensure!(lowest > grants[0].tokens.last(), "{lowest} came after {:?}", grants[0].tokens);
     other.refused(&keys[1], ttl).await?;
     one.renewed(&requests[1].claim, short).await?;
-    scene.elapse(short.duration()).await;
+    scene.outlast(short.duration()).await;
     other.granted(&scene.claim(&keys[1])?, ttl).await?;
     other.freed(&next).await?;
 
     // They expire as well.
     let keys = [scene.key()?, scene.key()?];
     all_granted(one.together(&one.requests(&keys, short)?).await?)?;
-    scene.elapse(short.duration()).await;
+    scene.outlast(short.duration()).await;
     all_granted(other.together(&other.requests(&keys, short)?).await?)?;
     Ok(())
 }
@@ -141,7 +141,7 @@ pub(in super::super) async fn no_waiter_is_overtaken_together<H: Harness>(
     // The holder dies, and so both keys are free, but a claim waits for the second.
     holder.granted(&scene.claim(&keys[1])?, short).await?;
     let mut waiter = other.waits(scene.queued(&keys[1], ttl)?).await?;
-    scene.elapse(short.duration()).await;
+    scene.outlast(short.duration()).await;
     let _watches = (newcomer.watch(&keys[0]).await?, newcomer.watch(&keys[1]).await?);
     let requests = newcomer.requests(&keys, ttl)?;
     let requests: Vec<_> = requests.into_iter().map(Acquire::queued).collect();

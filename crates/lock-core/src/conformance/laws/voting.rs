@@ -103,7 +103,7 @@ where
         if lives {
             one.freed(&held).await?;
         } else {
-            scene.elapse(scene.ttl().duration()).await;
+            scene.outlast(scene.ttl().duration()).await;
         }
         let (holder, _) = one.outvoted(&scene.claim(&key)?, ttl).await?;
         ensure!(holder == Some(waiter.claim().owner.tag()), "{holder:?} is not the waiter");

@@ -67,7 +67,7 @@ pub(in super::super) async fn a_watch_sees_only_its_key<H: Harness>(scene: Scene
     };
     tokio::select! {
         what = foreign_hint => Err(Failure::Broken(what)),
-        () = scene.elapse(scene.ttl().duration() / 4) => Ok(()),
+        () = scene.pause(scene.ttl().duration() / 4) => Ok(()),
     }
 }
 
