@@ -22,6 +22,7 @@
 //!
 //! | feature | brings | pulls in |
 //! | --- | --- | --- |
+//! | `document` | [`document`]: the decisions about one key, for stores that change a document by compare-and-swap | |
 //! | `memory` | [`MemoryBackend`](memory::MemoryBackend), [`Clock::tokio`] | `tokio` (`time`, `sync`) |
 //! | `runtime` | [`runtime`]: a thread with a runtime | `tokio` (`rt`) |
 //! | `conformance` | [`conformance`]: the laws of the traits as tests | `memory`, `tokio` (`rt`, `macros`) |
@@ -55,6 +56,8 @@ mod watch;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "document")]
+pub mod document;
 #[cfg(feature = "memory")]
 pub mod memory;
 pub mod observer;

@@ -75,6 +75,13 @@ impl OwnerToken {
         ClientMark::of_token(digits)
     }
 
+    /// The bytes that the digits spell.
+    #[cfg(feature = "document")]
+    pub(crate) fn bytes(&self) -> [u8; 16] {
+        let nibble = |digit: u8| if digit <= b'9' { digit & 15 } else { (digit & 7) + 9 };
+        std::array::from_fn(|at| nibble(self.0[2 * at]) << 4 | nibble(self.0[2 * at + 1]))
+    }
+
     /// The secret as 32 hexadecimal digits, as it is stored. Never log it.
     ///
     /// [`OwnerTag::of_stored`](crate::OwnerTag::of_stored) has an example.
@@ -108,6 +115,14 @@ mod tests {
     fn the_digits_are_those_of_the_bytes() {
         let token = OwnerToken::from_bytes(*b"\x00\x01\xfe\xff456789abcdef");
         assert_eq!(token.expose(), b"0001feff343536373839616263646566");
+    }
+
+    #[cfg(feature = "document")]
+    proptest! {
+        #[test]
+        fn the_bytes_are_those_that_it_was_made_of(bytes: [u8; 16]) {
+            prop_assert_eq!(OwnerToken::from_bytes(bytes).bytes(), bytes);
+        }
     }
 
     proptest! {

@@ -29,22 +29,30 @@ impl JointBackend for MemoryBackend {}
 #[async_trait]
 impl PermitBackend for MemoryBackend {
     async fn permits(&self, key: &Key, of: u32) -> Result<Permits> {
-        let look = || self.store.at(key, |entry, now, _| entry.permits(of, now));
-        self.connection.carry(Verb::Count, look).await?
+        let Self { store, connection } = self;
+        let sent = self.clock().now();
+        let look =
+            || store.at(key, connection, sent, |document, visit| document.permits(of, &visit));
+        connection.carry(Verb::Count, look).await?
     }
 
     async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized> {
         let Self { store, connection } = self;
-        let resize =
-            || store.at(key, |entry, now, post| entry.resize(of, change, connection, now, post));
+        let sent = self.clock().now();
+        let resize = || {
+            store.at(key, connection, sent, |document, mut visit| {
+                document.resize(of, change, &mut visit)
+            })
+        };
         connection.carry(Verb::Count, resize).await?
     }
 
     async fn forget(&self, claim: &Claim) -> Result<Released> {
         let Self { store, connection } = self;
+        let sent = self.clock().now();
         let forget = || {
-            store.at(&claim.key, |entry, now, post| {
-                entry.forget_permits(claim, connection, now, post)
+            store.at(&claim.key, connection, sent, |document, mut visit| {
+                document.forget_permits(claim, &mut visit)
             })
         };
         connection.carry(Verb::Count, forget).await?
@@ -52,14 +60,17 @@ impl PermitBackend for MemoryBackend {
 
     async fn close(&self, key: &Key, of: u32) -> Result<()> {
         let Self { store, connection } = self;
-        let close = || store.at(key, |entry, now, post| entry.close(of, connection, now, post));
+        let sent = self.clock().now();
+        let close = || {
+            store.at(key, connection, sent, |document, mut visit| document.close(of, &mut visit))
+        };
         connection.carry(Verb::Count, close).await?
     }
 
     async fn undeclare(&self, claim: &Claim) -> Result<bool> {
         Permits::check_undeclaring(claim)?;
         let undeclare =
-            || self.store.at_known(&claim.key, |entry, now, _| entry.undeclare(claim, now));
+            || self.store.look(&claim.key, |document, now| document.undeclare(claim, now));
         Ok(self.connection.carry(Verb::Count, undeclare).await?.unwrap_or(false))
     }
 }
@@ -67,7 +78,7 @@ impl PermitBackend for MemoryBackend {
 #[async_trait]
 impl CellBackend for MemoryBackend {
     async fn load(&self, key: &Key) -> Result<Option<Cell>> {
-        let load = || self.store.at_known(key, |entry, now, _| entry.load(now)).flatten();
+        let load = || self.store.look(key, |document, now| document.load(now)).flatten();
         self.connection.carry(Verb::Cell, load).await
     }
 
@@ -79,9 +90,10 @@ impl CellBackend for MemoryBackend {
     ) -> Result<Stored> {
         Cell::check(claim, value)?;
         let Self { store, connection } = self;
+        let sent = self.clock().now();
         let write = || {
-            store.at_known(&claim.key, |entry, now, post| {
-                entry.store(claim, token, value, connection, now, post)
+            store.at_known(&claim.key, connection, sent, |document, mut visit| {
+                document.store(claim, token, value, &mut visit)
             })
         };
         Ok(connection.carry(Verb::Cell, write).await?.unwrap_or(Stored::NotHeld))
@@ -90,9 +102,10 @@ impl CellBackend for MemoryBackend {
     async fn commit(&self, claim: &Claim, token: FencingToken, value: &[u8]) -> Result<Committed> {
         Cell::check(claim, Some(value))?;
         let Self { store, connection } = self;
+        let sent = self.clock().now();
         let commit = || {
-            store.at_known(&claim.key, |entry, now, post| {
-                entry.commit(claim, token, value, connection, now, post)
+            store.at_known(&claim.key, connection, sent, |document, mut visit| {
+                document.commit(claim, token, value, &mut visit)
             })
         };
         Ok(connection.carry(Verb::Cell, commit).await?.unwrap_or(Committed::NotHeld))
@@ -112,8 +125,12 @@ impl InspectBackend for MemoryBackend {
 
     async fn force_release(&self, key: &Key) -> Result<u64> {
         let Self { store, connection } = self;
-        let end =
-            || store.at_known(key, |entry, now, post| entry.force_release(connection, now, post));
+        let sent = self.clock().now();
+        let end = || {
+            store.at_known(key, connection, sent, |document, mut visit| {
+                document.force_release(&mut visit)
+            })
+        };
         Ok(connection.carry(Verb::Inspect, end).await?.unwrap_or(0))
     }
 }

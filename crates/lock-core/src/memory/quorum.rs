@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use super::connection::Connection;
 use super::post::Post;
 use super::store::Store;
-use super::visit::Visit;
 use super::{MemoryBackend, Verb};
 use crate::{Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Instant, Membership};
 use crate::{Quarantine, QuorumNode, Result, Standing, Terms, Ttl, Vote};
@@ -23,7 +22,7 @@ impl QuorumNode for MemoryBackend {
 
     async fn confirm(&self, claim: &Claim, token: FencingToken) -> Result<bool> {
         let confirm =
-            || self.store.at_known(&claim.key, |entry, now, _| entry.confirm(claim, token, now));
+            || self.store.look(&claim.key, |document, now| document.confirm(claim, token, now));
         Ok(self.connection.carry(Verb::Confirm, confirm).await?.unwrap_or(false))
     }
 
@@ -51,7 +50,7 @@ impl QuorumNode for MemoryBackend {
 impl Store {
     fn vote(&self, ballot: &Ballot, client: &Arc<Connection>, sent: Instant) -> Result<Vote> {
         let Ballot { request, floor, expects } = ballot;
-        let visit = Visit::new(client, sent, Clock::tokio().now()).numbered(*floor);
+        let now = Clock::tokio().now();
         let mut post = Post::default();
         let mut state = self.lock();
         if let Some(expected) = expects
@@ -59,8 +58,11 @@ impl Store {
         {
             return Ok(Vote::Abstains);
         }
-        let entry = state.entry(&request.claim.key, visit.now);
-        let vote = entry.vote(request, &visit, self.queue_limit, &mut post);
+        let entry = state.entry(&request.claim.key, now);
+        let vote = entry.visit(client, (sent, now), &mut post, |document, visit| {
+            let visit = visit.numbered(*floor).queueing_at_most(self.queue_limit);
+            document.vote(request, &mut { visit })
+        });
         drop(state);
         post.send();
         vote

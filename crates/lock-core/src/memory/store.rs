@@ -9,12 +9,11 @@ use futures::channel::mpsc;
 
 use super::connection::{Connection, unreachable};
 use super::entry::Entry;
-use super::fence::{Fence, Ticks};
 use super::labels::Labels;
 use super::node::Node;
 use super::post::Post;
-use super::visit::Visit;
 use super::watchers::{Hints, Watcher};
+use crate::document::{Document, Fence, Ticks, Visit};
 use crate::{
     Acquire, AcquireOutcome, Claim, ClientMark, Clock, Convert, Cursor, Error, Hint, Inspection,
     Instant, Key, Label, List, Listed, Page, Released, Renew, Renewal, Watch,
@@ -55,8 +54,8 @@ impl Store {
         client: &Arc<Connection>,
         sent: Instant,
     ) -> Result<AcquireOutcome, Error> {
-        self.at(&request.claim.key, |entry, now, post| {
-            entry.acquire(request, &Visit::new(client, sent, now), self.queue_limit, post)
+        self.at(&request.claim.key, client, sent, |document, mut visit| {
+            document.acquire(request, &mut visit)
         })
     }
 
@@ -67,8 +66,8 @@ impl Store {
         client: &Arc<Connection>,
         sent: Instant,
     ) -> Result<AcquireOutcome, Error> {
-        self.at(&request.request.claim.key, |entry, now, post| {
-            entry.convert(request, &Visit::new(client, sent, now), self.queue_limit, post)
+        self.at(&request.request.claim.key, client, sent, |document, mut visit| {
+            document.convert(request, &mut visit)
         })
     }
 
@@ -78,15 +77,17 @@ impl Store {
         client: &Arc<Connection>,
         sent: Instant,
     ) -> Renewal {
-        let renewed = self.at_known(&request.claim.key, |entry, now, _| {
-            entry.renew(request, &Visit::new(client, sent, now))
+        let renewed = self.at_known(&request.claim.key, client, sent, |document, mut visit| {
+            document.renew(request, &mut visit)
         });
         renewed.unwrap_or(Renewal::Lost)
     }
 
     pub(super) fn release(&self, claim: &Claim, client: &Arc<Connection>) -> Released {
-        let released =
-            self.at_known(&claim.key, |entry, now, post| entry.release(claim, client, now, post));
+        let sent = Clock::tokio().now();
+        let released = self.at_known(&claim.key, client, sent, |document, mut visit| {
+            document.release(claim, &mut visit)
+        });
         released.unwrap_or(Released::NotHeld)
     }
 
@@ -97,14 +98,8 @@ impl Store {
         client: &Arc<Connection>,
         sent: Instant,
     ) -> (Released, Option<AcquireOutcome>) {
-        let attempt = self.at_known(&claim.key, |entry, now, post| {
-            entry.release_and_requeue(
-                claim,
-                next,
-                &Visit::new(client, sent, now),
-                self.queue_limit,
-                post,
-            )
+        let attempt = self.at_known(&claim.key, client, sent, |document, mut visit| {
+            document.release_and_requeue(claim, next, &mut visit)
         });
         match attempt.flatten() {
             Some(attempt) => (Released::Freed { told: 0 }, Some(attempt)),
@@ -112,16 +107,21 @@ impl Store {
         }
     }
 
-    /// Applies a function to the entry of a key now, and then sends the hints that it wrote.
+    /// Applies a function to the document of a key now, and then sends the hints that it wrote.
     pub(super) fn at<T>(
         &self,
         key: &Key,
-        act: impl FnOnce(&mut Entry, Instant, &mut Post) -> T,
+        client: &Arc<Connection>,
+        sent: Instant,
+        act: impl FnOnce(&mut Document<Arc<Connection>>, Visit<'_, Arc<Connection>>) -> T,
     ) -> T {
         let now = Clock::tokio().now();
         let mut post = Post::default();
         let mut state = self.lock();
-        let answer = act(state.entry(key, now), now, &mut post);
+        let act = |document: &mut _, visit: Visit<'_, _>| {
+            act(document, visit.queueing_at_most(self.queue_limit))
+        };
+        let answer = state.entry(key, now).visit(client, (sent, now), &mut post, act);
         drop(state);
         post.send();
         answer
@@ -131,15 +131,22 @@ impl Store {
     pub(super) fn at_known<T>(
         &self,
         key: &Key,
-        act: impl FnOnce(&mut Entry, Instant, &mut Post) -> T,
+        client: &Arc<Connection>,
+        sent: Instant,
+        act: impl FnOnce(&mut Document<Arc<Connection>>, Visit<'_, Arc<Connection>>) -> T,
+    ) -> Option<T> {
+        let is_known = self.lock().entries.contains_key(key);
+        is_known.then(|| self.at(key, client, sent, act))
+    }
+
+    /// Looks at the document of a key, unless the store knows nothing of the key.
+    pub(super) fn look<T>(
+        &self,
+        key: &Key,
+        look: impl FnOnce(&mut Document<Arc<Connection>>, Instant) -> T,
     ) -> Option<T> {
         let now = Clock::tokio().now();
-        let mut post = Post::default();
-        let mut state = self.lock();
-        let answer = state.entries.get_mut(key).map(|entry| act(entry, now, &mut post));
-        drop(state);
-        post.send();
-        answer
+        self.lock().entries.get_mut(key).map(|entry| look(&mut entry.document, now))
     }
 
     pub(super) fn introduce(&self, client: ClientMark, label: Label, keep: Duration) {
@@ -150,7 +157,9 @@ impl Store {
     pub(super) fn inspect(&self, key: &Key) -> Option<Inspection> {
         let now = Clock::tokio().now();
         let State { entries, labels, .. } = &mut *self.lock();
-        entries.get_mut(key).map(|entry| entry.inspect(labels, now))
+        entries
+            .get_mut(key)
+            .map(|entry| entry.document.inspect(&|owner| labels.of(owner, now), now))
     }
 
     /// One page of the locks that are held or waited for, in the order of their keys.
@@ -166,7 +175,8 @@ impl Store {
         keys.truncate(most);
         let next = keys.last().filter(|_| !is_last).map(|key| Cursor::new(key.as_bytes()));
         let locks = keys.into_iter().filter_map(|key| {
-            let inspection = entries.get_mut(&key)?.inspect(labels, now);
+            let document = &mut entries.get_mut(&key)?.document;
+            let inspection = document.inspect(&|owner| labels.of(owner, now), now);
             let is_used = inspection.holding + inspection.waiting > 0;
             is_used.then(|| Listed::new(key, inspection))
         });
@@ -225,7 +235,7 @@ impl Store {
     pub(super) fn forget(&self) {
         let ticks = Ticks::now();
         let mut state = self.lock();
-        state.entries.values_mut().for_each(|entry| entry.forget(ticks));
+        state.entries.values_mut().for_each(|entry| entry.document.forget(ticks));
         state.swept.forget(ticks);
         state.node.forget();
         state.labels.clear();
@@ -243,7 +253,7 @@ impl Store {
 
     pub(super) fn live_leases(&self) -> usize {
         let now = Clock::tokio().now();
-        self.lock().entries.values().map(|entry| entry.live_leases(now)).sum()
+        self.lock().entries.values().map(|entry| entry.document.live_leases(now)).sum()
     }
 
     /// Ignores poisoning: a panic under the lock leaves no state that could harm a later request.
@@ -266,7 +276,8 @@ impl State {
     fn sweep(&mut self, now: Instant) {
         let ticks = Ticks::now();
         let idle = self.entries.extract_if(|_, entry| entry.is_idle(now, ticks));
-        self.swept = idle.fold(self.swept, |swept, (_, entry)| swept.raised_above(entry.fence()));
+        self.swept =
+            idle.fold(self.swept, |swept, (_, entry)| swept.raised_above(entry.document.fence()));
         self.sweep_at = self.entries.len() * 2;
     }
 }

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::connection::Connection;
-use super::entry::Prospect;
 use super::post::Post;
 use super::store::{State, Store};
-use super::visit::Visit;
+use crate::document::Prospect;
 use crate::{Acquire, AcquireOutcome, Clock, Error, ErrorKind, Instant, Result};
 
 impl Store {
@@ -25,10 +24,10 @@ impl Store {
             let message = "two of the leases that were asked for together are for one key";
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        let visit = Visit::new(client, sent, Clock::tokio().now());
+        let times = (sent, Clock::tokio().now());
         let mut post = Post::default();
         let mut state = self.lock();
-        let answers = all_or_none(&mut state, requests, &visit, &mut post);
+        let answers = all_or_none(&mut state, requests, client, times, &mut post);
         drop(state);
         post.send();
         answers
@@ -38,20 +37,25 @@ impl Store {
 fn all_or_none(
     state: &mut State,
     requests: &[Acquire],
-    visit: &Visit<'_>,
+    client: &Arc<Connection>,
+    times: (Instant, Instant),
     post: &mut Post,
 ) -> Result<Vec<AcquireOutcome>> {
     let mut prospects = Vec::with_capacity(requests.len());
     for request in requests {
-        let entry = state.entry(&request.claim.key, visit.now);
-        prospects.push(entry.prospect(request, visit, post)?);
+        let entry = state.entry(&request.claim.key, times.1);
+        prospects.push(entry.visit(client, times, post, |document, mut visit| {
+            document.prospect(request, &mut visit)
+        })?);
     }
     if prospects.iter().all(|prospect| matches!(prospect, Prospect::Granted)) {
-        let grant = |request: &Acquire| {
-            let entry = state.entry(&request.claim.key, visit.now);
-            AcquireOutcome::Granted(entry.grant_now(request, visit))
+        let mut grant = |request: &Acquire| {
+            let entry = state.entry(&request.claim.key, times.1);
+            AcquireOutcome::Granted(entry.visit(client, times, post, |document, mut visit| {
+                document.grant_now(request, &mut visit)
+            }))
         };
-        return Ok(requests.iter().map(grant).collect());
+        return Ok(requests.iter().map(&mut grant).collect());
     }
     let refusals = prospects.into_iter().map(|prospect| match prospect {
         Prospect::Granted => AcquireOutcome::Busy { retry_after: None },

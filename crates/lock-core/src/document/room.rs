@@ -5,7 +5,7 @@ use crate::{Instant, Mode, OwnerToken};
 
 /// Whether another lease fits beside the existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(crate) enum Room {
     Now,
     /// At this instant, if no holder renews or releases. `None` if time alone does not make room.
     Later(Option<Instant>),
@@ -13,7 +13,7 @@ pub(super) enum Room {
 
 impl Room {
     /// Room for a lease in this mode, on a key that has `limit` permits if it is a semaphore.
-    pub(super) fn beside(leases: &[Lease], mode: Mode, limit: u32) -> Self {
+    pub(crate) fn beside<P>(leases: &[Lease<P>], mode: Mode, limit: u32) -> Self {
         if mode.fits_beside(leases.iter().map(|lease| lease.mode), limit) {
             Self::Now
         } else if mode.counts() && leases.iter().all(|lease| lease.mode.counts()) {
@@ -26,7 +26,7 @@ impl Room {
 }
 
 /// The instant at which enough permits have come back for a lease in this mode.
-fn when_enough(leases: &[Lease], mode: Mode, limit: u32) -> Option<Instant> {
+fn when_enough<P>(leases: &[Lease<P>], mode: Mode, limit: u32) -> Option<Instant> {
     let mut missing = (permits(leases) + u64::from(mode.permits())).saturating_sub(limit.into());
     let mut ends: Vec<_> = leases.iter().map(|lease| (lease.ends, lease.mode.permits())).collect();
     ends.sort_unstable_by_key(|&(ends, _)| ends);
@@ -38,16 +38,16 @@ fn when_enough(leases: &[Lease], mode: Mode, limit: u32) -> Option<Instant> {
 }
 
 /// The number of permits that are held.
-pub(super) fn permits(leases: &[Lease]) -> u64 {
+pub(crate) fn permits<P>(leases: &[Lease<P>]) -> u64 {
     leases.iter().map(|lease| u64::from(lease.mode.permits())).sum()
 }
 
 /// `None` if this lease is the only one; else the instant at which it will be, if no holder renews or releases.
-pub(super) fn when_alone(leases: &[Lease], owner: OwnerToken, mode: Mode) -> Option<Instant> {
+pub(crate) fn when_alone<P>(leases: &[Lease<P>], owner: OwnerToken, mode: Mode) -> Option<Instant> {
     let others = leases.iter().filter(|lease| lease.owner != owner || lease.mode != mode);
     others.map(|lease| lease.ends).max()
 }
 
-pub(super) fn last_end(leases: &[Lease]) -> Option<Instant> {
+pub(crate) fn last_end<P>(leases: &[Lease<P>]) -> Option<Instant> {
     leases.iter().map(|lease| lease.ends).max()
 }

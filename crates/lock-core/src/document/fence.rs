@@ -20,18 +20,27 @@ const MAX_FLOOR_LEAD: u64 = 4_000_000 * 60 * 60;
 /// A quorum numbers its tokens by the clocks of its clients, which may be behind. So a counter that replaces
 /// a thrown-away counter begins where that one ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fence {
+pub(crate) struct Fence {
     last: u64,
 }
 
 impl Fence {
+    /// A counter that has given out this token last.
+    pub(crate) fn at(last: u64) -> Self {
+        Self { last }
+    }
+
+    pub(crate) fn last(self) -> u64 {
+        self.last
+    }
+
     /// A counter whose next token is above all tokens of `other` and all of its own.
-    pub(super) fn raised_above(self, other: Self) -> Self {
+    pub(crate) fn raised_above(self, other: Self) -> Self {
         Self { last: self.last.max(other.last) }
     }
 
     /// Reserves `wanted` tokens, or one token if so many would run ahead of the clock.
-    pub(super) fn reserve(&mut self, wanted: NonZeroU32, now: Ticks) -> TokenRange {
+    pub(crate) fn reserve(&mut self, wanted: NonZeroU32, now: Ticks) -> TokenRange {
         let first = now.0.max(self.last.saturating_add(1));
         let reach = first.saturating_add(u64::from(wanted.get()) - 1);
         let count = if reach > now.0 + MAX_LEAD { NonZeroU32::MIN } else { wanted };
@@ -42,7 +51,7 @@ impl Fence {
 
     /// Reserves up to `wanted` tokens, the last of which is `floor`. If `floor` was given out before, reserves
     /// only the next token.
-    pub(super) fn reserve_up_to(
+    pub(crate) fn reserve_up_to(
         &mut self,
         floor: FencingToken,
         wanted: NonZeroU32,
@@ -59,19 +68,19 @@ impl Fence {
     }
 
     /// Raises the counter to a token that a quorum has given out. Returns whether no higher token was given out.
-    pub(super) fn confirm(&mut self, token: FencingToken) -> bool {
+    pub(crate) fn confirm(&mut self, token: FencingToken) -> bool {
         let is_latest = self.last <= token.get();
         self.last = self.last.max(token.get());
         is_latest
     }
 
     /// Whether the first token of a new counter would be above this one.
-    pub(super) fn is_at_rest(&self, now: Ticks) -> bool {
+    pub(crate) fn is_at_rest(&self, now: Ticks) -> bool {
         self.last < now.0
     }
 
     /// Resets the counter, unless the store's own tokens could then repeat.
-    pub(super) fn forget(&mut self, now: Ticks) {
+    pub(crate) fn forget(&mut self, now: Ticks) {
         if self.is_at_rest(now) {
             *self = Self::default();
         }
@@ -80,11 +89,11 @@ impl Fence {
 
 /// The time as [`FencingToken::floor`] counts it, on a clock that never goes back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ticks(u64);
+pub(crate) struct Ticks(u64);
 
 impl Ticks {
     /// The wall clock is read once and then counted on, so that setting it cannot turn tokens back.
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         static START: OnceLock<(Duration, Instant)> = OnceLock::new();
         let (epoch, start) = START.get_or_init(|| {
             let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -2,55 +2,59 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection::Connection;
 use super::leases::Leases;
-use super::visit::Visit;
+use super::visit::{Party, Visit};
 use crate::{Acquire, Claim, Error, ErrorKind, Instant, Mode, OwnerToken, Ttl};
 
 /// The queue of one key.
-#[derive(Debug, Default)]
-pub(super) struct Queue(VecDeque<Slot>);
+#[derive(Debug)]
+pub(crate) struct Queue<P>(pub(crate) VecDeque<Slot<P>>);
+
+impl<P> Default for Queue<P> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
 
 /// One place in the queue: a request that is kept as long as its owner repeats it.
 #[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) owner: OwnerToken,
-    pub(super) mode: Mode,
-    pub(super) from: Option<Mode>,
-    pub(super) ttl: Ttl,
-    pub(super) tokens: NonZeroU32,
+pub(crate) struct Slot<P> {
+    pub(crate) owner: OwnerToken,
+    pub(crate) mode: Mode,
+    pub(crate) from: Option<Mode>,
+    pub(crate) ttl: Ttl,
+    pub(crate) tokens: NonZeroU32,
     /// Whether the grant is to bring the value beside the lock.
-    pub(super) value: bool,
-    ends: Instant,
-    pub(super) client: Arc<Connection>,
+    pub(crate) value: bool,
+    pub(crate) ends: Instant,
+    pub(crate) client: P,
 }
 
-impl Queue {
-    pub(super) fn is_empty(&self) -> bool {
+impl<P: Party> Queue<P> {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<P>> {
         self.0.iter()
     }
 
-    pub(super) fn first(&self) -> Option<&Slot> {
+    pub(crate) fn first(&self) -> Option<&Slot<P>> {
         self.0.front()
     }
 
-    pub(super) fn take_first(&mut self) -> Option<Slot> {
+    pub(crate) fn take_first(&mut self) -> Option<Slot<P>> {
         self.0.pop_front()
     }
 
     /// Takes the first place for a lease in this mode, at any position in the queue.
-    pub(super) fn take_first_of(&mut self, mode: Mode, now: Instant) -> Option<Slot> {
+    pub(crate) fn take_first_of(&mut self, mode: Mode, now: Instant) -> Option<Slot<P>> {
         let index = self.0.iter().position(|slot| slot.mode == mode && slot.ends > now)?;
         self.0.remove(index)
     }
@@ -59,12 +63,11 @@ impl Queue {
     ///
     /// A new place is at the end of the queue. The place of a conversion is at the head, because the others wait
     /// for the lease that it converts. A conversion names its present mode in `from`.
-    pub(super) fn join(
+    pub(crate) fn join(
         &mut self,
         request: &Acquire,
         from: Option<Mode>,
-        visit: &Visit<'_>,
-        limit: NonZeroU32,
+        visit: &Visit<'_, P>,
     ) -> Result<bool, Error> {
         let place = self.0.iter().position(|slot| slot.is_of(&request.claim));
         let slot = Slot::new(request, from, visit);
@@ -77,7 +80,7 @@ impl Queue {
         if let Some(index) = place {
             self.0.remove(index);
         }
-        let limit = limit.get() as usize;
+        let limit = visit.limit.get() as usize;
         if self.0.len() >= limit {
             self.drop_lapsed(visit.now);
         }
@@ -96,15 +99,15 @@ impl Queue {
     }
 
     /// Gives up a place, if the claim has one.
-    pub(super) fn leave(&mut self, claim: &Claim) {
+    pub(crate) fn leave(&mut self, claim: &Claim) {
         if let Some(index) = self.0.iter().position(|slot| slot.is_of(claim)) {
             self.0.remove(index);
         }
     }
 
     /// Gives up the place of a conversion, if it has one.
-    pub(super) fn leave_conversion(&mut self, claim: &Claim, from: Mode) -> bool {
-        let is_it = |slot: &Slot| slot.is_of(claim) && slot.from == Some(from);
+    pub(crate) fn leave_conversion(&mut self, claim: &Claim, from: Mode) -> bool {
+        let is_it = |slot: &Slot<P>| slot.is_of(claim) && slot.from == Some(from);
         let place = self.0.iter().position(is_it);
         place.and_then(|index| self.0.remove(index)).is_some()
     }
@@ -113,29 +116,29 @@ impl Queue {
     /// that are over.
     ///
     /// Each place is dropped once, so the request that made it has paid for this.
-    pub(super) fn drop_dead_heads(&mut self, leases: &Leases, now: Instant) {
+    pub(crate) fn drop_dead_heads(&mut self, leases: &Leases<P>, now: Instant) {
         while self.0.front().is_some_and(|slot| slot.is_dead(leases, now)) {
             self.0.pop_front();
         }
     }
 
     /// Drops all places that were not kept.
-    pub(super) fn drop_lapsed(&mut self, now: Instant) {
+    pub(crate) fn drop_lapsed(&mut self, now: Instant) {
         self.0.retain(|slot| slot.ends > now);
     }
 
     /// Drops all places of requests for permits.
-    pub(super) fn drop_counting(&mut self) {
+    pub(crate) fn drop_counting(&mut self) {
         self.0.retain(|slot| !slot.mode.counts());
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-impl Slot {
-    fn new(request: &Acquire, from: Option<Mode>, visit: &Visit<'_>) -> Self {
+impl<P: Party> Slot<P> {
+    fn new(request: &Acquire, from: Option<Mode>, visit: &Visit<'_, P>) -> Self {
         Self {
             owner: request.claim.owner,
             mode: request.claim.mode,
@@ -144,20 +147,20 @@ impl Slot {
             tokens: request.tokens,
             value: request.value,
             ends: visit.now + request.ttl.for_place().duration(),
-            client: Arc::clone(visit.client),
+            client: visit.waiter.clone(),
         }
     }
 
-    pub(super) fn is_of(&self, claim: &Claim) -> bool {
+    pub(crate) fn is_of(&self, claim: &Claim) -> bool {
         self.owner == claim.owner && self.mode == claim.mode
     }
 
     /// How long the place is kept unless its request is repeated.
-    pub(super) fn remaining(&self, now: Instant) -> Duration {
+    pub(crate) fn remaining(&self, now: Instant) -> Duration {
         self.ends.saturating_duration_since(now)
     }
 
-    fn is_dead(&self, leases: &Leases, now: Instant) -> bool {
+    fn is_dead(&self, leases: &Leases<P>, now: Instant) -> bool {
         self.ends <= now || self.from.is_some_and(|from| !leases.has(self.owner, from))
     }
 }

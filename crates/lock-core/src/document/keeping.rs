@@ -1,10 +1,7 @@
 //! The value beside a lock.
 
-use std::sync::Arc;
-
-use super::super::connection::Connection;
-use super::super::post::Post;
-use super::Entry;
+use super::entry::Document;
+use super::visit::{Party, Visit};
 use crate::{
     Acquire, AcquireOutcome, Cell, Claim, Committed, FencingToken, Hint, Instant, LoadedValue,
 };
@@ -12,15 +9,17 @@ use crate::{Mode, OwnerToken, Released, Stored};
 
 /// A value, and the claim and token of its writer.
 #[derive(Debug)]
-pub(super) struct Kept {
-    value: Vec<u8>,
-    token: FencingToken,
-    writer: OwnerToken,
+pub(crate) struct Kept {
+    pub(crate) value: Vec<u8>,
+    pub(crate) token: FencingToken,
+    pub(crate) writer: OwnerToken,
 }
 
-impl Entry {
+impl<P: Party> Document<P> {
     /// The value, and whether its writer still holds the key.
-    pub(in super::super) fn load(&mut self, now: Instant) -> Option<Cell> {
+    ///
+    /// The errors are those of [`CellBackend::load`](crate::CellBackend::load). The [example](Document#examples) of a document shows a verb.
+    pub fn load(&mut self, now: Instant) -> Option<Cell> {
         self.leases.drop_expired(now);
         let kept = self.kept.as_ref()?;
         let held = self.leases.has(kept.writer, Mode::Exclusive);
@@ -28,52 +27,52 @@ impl Entry {
     }
 
     /// Writes or erases the value, if the claim holds the key and no higher token has written.
-    pub(in super::super) fn store(
+    ///
+    /// The errors are those of [`CellBackend::store`](crate::CellBackend::store). The [example](Document#examples) of a document shows a verb.
+    pub fn store(
         &mut self,
         claim: &Claim,
         token: FencingToken,
         value: Option<&[u8]>,
-        client: &Arc<Connection>,
-        now: Instant,
-        post: &mut Post,
+        visit: &mut Visit<'_, P>,
     ) -> Stored {
-        self.leases.drop_expired(now);
+        self.leases.drop_expired(visit.now);
         let is_later = self.kept.as_ref().is_some_and(|kept| kept.token > token);
         if is_later || !self.leases.has(claim.owner, claim.mode) {
             return Stored::NotHeld;
         }
         let writer = claim.owner;
         self.kept = value.map(|value| Kept { value: value.into(), token, writer });
-        self.watchers.tell_all(Hint::Changed, client, post);
+        visit.audience.tell_all(visit.client, Hint::Changed);
         Stored::Written
     }
 
     /// Writes the value and ends the lease, if the claim holds the key and no higher token has written.
-    pub(in super::super) fn commit(
+    ///
+    /// The errors are those of [`CellBackend::commit`](crate::CellBackend::commit). The [example](Document#examples) of a document shows a verb.
+    pub fn commit(
         &mut self,
         claim: &Claim,
         token: FencingToken,
         value: &[u8],
-        client: &Arc<Connection>,
-        now: Instant,
-        post: &mut Post,
+        visit: &mut Visit<'_, P>,
     ) -> Committed {
-        match self.store(claim, token, Some(value), client, now, post) {
-            Stored::Written => match self.release(claim, client, now, post) {
+        match self.store(claim, token, Some(value), visit) {
+            Stored::Written => match self.release(claim, visit) {
                 Released::Freed { told } => Committed::Done { told },
                 Released::NotHeld => Committed::Done { told: 0 },
             },
-            Stored::NotHeld => Committed::late(self.load(now).as_ref(), token, value),
+            Stored::NotHeld => Committed::late(self.load(visit.now).as_ref(), token, value),
         }
     }
 
     /// What the exclusive holder of the key would load.
-    pub(super) fn value(&mut self, now: Instant) -> LoadedValue {
+    pub(crate) fn value(&mut self, now: Instant) -> LoadedValue {
         LoadedValue::new(self.load(now))
     }
 
     /// The answer to this request, with the value if the request asks for it.
-    pub(super) fn with_value(
+    pub(crate) fn with_value(
         &mut self,
         request: &Acquire,
         attempt: AcquireOutcome,

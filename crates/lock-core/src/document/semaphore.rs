@@ -9,7 +9,7 @@ const MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// The state of a semaphore, without its leases.
 #[derive(Debug)]
-pub(super) struct Semaphore {
+pub(crate) struct Semaphore {
     /// The limits that users declare, the last one first.
     declared: Vec<u32>,
     /// How many permits there are now.
@@ -19,30 +19,44 @@ pub(super) struct Semaphore {
 }
 
 impl Semaphore {
-    pub(super) fn new(declared: u32, now: Instant) -> Self {
+    pub(crate) fn new(declared: u32, now: Instant) -> Self {
         Self { declared: vec![declared], limit: declared, closed: false, last_used: now }
     }
 
-    pub(super) fn limit(&self) -> u32 {
+    /// A semaphore as it was written, which is in use now.
+    pub(crate) fn of(declared: Vec<u32>, limit: u32, closed: bool, now: Instant) -> Self {
+        Self { declared, limit, closed, last_used: now }
+    }
+
+    pub(crate) fn declared(&self) -> &[u32] {
+        &self.declared
+    }
+
+    /// Whether nothing is lost if it is forgotten, apart from the number that was declared.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.limit == self.declared[0] && !self.closed
+    }
+
+    pub(crate) fn limit(&self) -> u32 {
         self.limit
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
     /// Notes that the semaphore is in use until this instant.
-    pub(super) fn used_until(&mut self, until: Instant) {
+    pub(crate) fn used_until(&mut self, until: Instant) {
         self.last_used = self.last_used.max(until);
     }
 
     /// Whether the semaphore can be forgotten without a loss.
-    pub(super) fn is_spent(&self, now: Instant) -> bool {
-        self.limit == self.declared[0] && !self.closed && self.last_used + MEMORY <= now
+    pub(crate) fn is_spent(&self, now: Instant) -> bool {
+        self.is_unchanged() && self.last_used + MEMORY <= now
     }
 
     /// Replaces the limit, unless this number was declared last.
-    pub(super) fn redeclare(&mut self, declared: u32) {
+    pub(crate) fn redeclare(&mut self, declared: u32) {
         if self.declared[0] != declared {
             self.declared.retain(|known| *known != declared);
             self.declared.insert(0, declared);
@@ -52,7 +66,7 @@ impl Semaphore {
     }
 
     /// Refuses a user that declares a number that was not declared before.
-    pub(super) fn check(&self, declared: u32) -> Result<(), Error> {
+    pub(crate) fn check(&self, declared: u32) -> Result<(), Error> {
         if self.declared.contains(&declared) {
             return Ok(());
         }
@@ -63,7 +77,7 @@ impl Semaphore {
         ))
     }
 
-    pub(super) fn add(&mut self, count: u32) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, count: u32) -> Result<(), Error> {
         let limit = self.limit.checked_add(count).ok_or_else(|| {
             let limit = self.limit;
             let message = format!("{count} permits and the {limit} there are would be too many");
@@ -74,11 +88,11 @@ impl Semaphore {
     }
 
     /// Takes away permits that are free, or that are released in the same step.
-    pub(super) fn remove(&mut self, count: u32) {
+    pub(crate) fn remove(&mut self, count: u32) {
         self.limit = self.limit.saturating_sub(count);
     }
 
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 }

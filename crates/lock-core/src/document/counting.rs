@@ -1,40 +1,34 @@
 //! Permits: how many there are, and how many are left.
 
-use std::sync::Arc;
-
-use super::super::connection::Connection;
-use super::super::post::Post;
-use super::super::room;
-use super::super::semaphore::Semaphore;
-use super::Entry;
+use super::entry::Document;
+use super::room;
+use super::semaphore::Semaphore;
+use super::visit::{Party, Visit};
 use crate::{Acquire, Claim, Error, ErrorKind, Hint, Instant, Mode, Permits, Released, Resize};
 use crate::{Resized, Result};
 
-impl Entry {
+impl<P: Party> Document<P> {
     /// The state of the semaphore that a client declares to have `of` permits.
-    pub(in super::super) fn permits(&mut self, of: u32, now: Instant) -> Result<Permits> {
-        self.semaphore(of, now)?;
-        Ok(self.count(now))
+    ///
+    /// The errors are those of [`PermitBackend::permits`](crate::PermitBackend::permits). The [example](Document#examples) of a document shows a verb.
+    pub fn permits(&mut self, of: u32, visit: &Visit<'_, P>) -> Result<Permits> {
+        self.semaphore(of, visit.now)?;
+        Ok(self.count(visit.now))
     }
 
     /// Adds permits, or removes permits that are free, or makes `of` the limit. Serves the waiters, and tells every
     /// watcher of further permits.
-    pub(in super::super) fn resize(
-        &mut self,
-        of: u32,
-        change: Resize,
-        client: &Arc<Connection>,
-        now: Instant,
-        post: &mut Post,
-    ) -> Result<Resized> {
-        self.check_kind(now)?;
-        let before = self.known(of, now).limit();
+    ///
+    /// The errors are those of [`PermitBackend::resize`](crate::PermitBackend::resize). The [example](Document#examples) of a document shows a verb.
+    pub fn resize(&mut self, of: u32, change: Resize, visit: &mut Visit<'_, P>) -> Result<Resized> {
+        self.check_kind(visit.now)?;
+        let before = self.known(of, visit.now).limit();
         if change == Resize::Declare {
-            self.known(of, now).redeclare(of);
+            self.known(of, visit.now).redeclare(of);
         }
-        self.declare(of, now)?;
-        let Permits { limit, held, waiting, .. } = self.count(now);
-        let semaphore = self.known(of, now);
+        self.declare(of, visit.now)?;
+        let Permits { limit, held, waiting, .. } = self.count(visit.now);
+        let semaphore = self.known(of, visit.now);
         match change {
             Resize::Add(count) => semaphore.add(count)?,
             Resize::Remove(count) => {
@@ -45,48 +39,42 @@ impl Entry {
         }
         let after = semaphore.limit();
         if after > before || matches!(change, Resize::Add(_)) {
-            self.watchers.tell_all(Hint::Released, client, post);
+            visit.audience.tell_all(visit.client, Hint::Released);
         }
-        self.serve(None, now, post);
-        Ok(Resized::new(after.abs_diff(before), self.count(now)))
+        self.serve(None, visit);
+        Ok(Resized::new(after.abs_diff(before), self.count(visit.now)))
     }
 
     /// Ends a lease as a release does, but its permits do not come back.
-    pub(in super::super) fn forget_permits(
-        &mut self,
-        claim: &Claim,
-        client: &Arc<Connection>,
-        now: Instant,
-        post: &mut Post,
-    ) -> Result<Released> {
+    ///
+    /// The errors are those of [`PermitBackend::forget`](crate::PermitBackend::forget). The [example](Document#examples) of a document shows a verb.
+    pub fn forget_permits(&mut self, claim: &Claim, visit: &mut Visit<'_, P>) -> Result<Released> {
         let Mode::Permits { take, .. } = claim.mode else {
             return Err(Error::new(ErrorKind::InvalidConfig, "only permits can be forgotten"));
         };
-        self.leases.drop_expired(now);
+        self.leases.drop_expired(visit.now);
         let held = self.leases.remove(claim.owner, claim.mode);
         if let (true, Some(semaphore)) = (held, &mut self.semaphore) {
             semaphore.remove(take);
         }
-        Ok(self.let_go(claim, held, client, now, post))
+        Ok(self.let_go(claim, held, visit))
     }
 
     /// Closes the semaphore, and tells its waiters to ask again.
-    pub(in super::super) fn close(
-        &mut self,
-        of: u32,
-        client: &Arc<Connection>,
-        now: Instant,
-        post: &mut Post,
-    ) -> Result<()> {
-        self.semaphore(of, now)?.close();
+    ///
+    /// The errors are those of [`PermitBackend::close`](crate::PermitBackend::close). The [example](Document#examples) of a document shows a verb.
+    pub fn close(&mut self, of: u32, visit: &mut Visit<'_, P>) -> Result<()> {
+        self.semaphore(of, visit.now)?.close();
         self.queue.drop_counting();
-        self.watchers.tell_all(Hint::Released, client, post);
-        self.serve(None, now, post);
+        visit.audience.tell_all(visit.client, Hint::Released);
+        self.serve(None, visit);
         Ok(())
     }
 
     /// Removes the semaphore, if the claim holds the key.
-    pub(in super::super) fn undeclare(&mut self, claim: &Claim, now: Instant) -> bool {
+    ///
+    /// The errors are those of [`PermitBackend::undeclare`](crate::PermitBackend::undeclare). The [example](Document#examples) of a document shows a verb.
+    pub fn undeclare(&mut self, claim: &Claim, now: Instant) -> bool {
         self.leases.drop_expired(now);
         let holds = self.leases.has(claim.owner, Mode::Exclusive);
         if holds {
@@ -96,7 +84,7 @@ impl Entry {
     }
 
     /// Notes the limit that a request for permits declares.
-    pub(super) fn declare_for(&mut self, request: &Acquire, now: Instant) -> Result<()> {
+    pub(crate) fn declare_for(&mut self, request: &Acquire, now: Instant) -> Result<()> {
         let Mode::Permits { of, .. } = request.claim.mode else { return Ok(()) };
         let semaphore = self.declare(of, now)?;
         // A place lives at least as long as a lease.
@@ -105,7 +93,7 @@ impl Entry {
     }
 
     /// Refuses a request for permits of a closed semaphore.
-    pub(super) fn admit(&self, mode: Mode) -> Result<()> {
+    pub(crate) fn admit(&self, mode: Mode) -> Result<()> {
         match &self.semaphore {
             Some(semaphore) if mode.counts() && semaphore.is_closed() => {
                 Err(Error::new(ErrorKind::Closed, "the semaphore is closed"))

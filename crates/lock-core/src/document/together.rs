@@ -2,31 +2,29 @@
 
 use std::time::Duration;
 
-use super::super::post::Post;
-use super::super::room::{Room, last_end};
-use super::super::visit::Visit;
-use super::Entry;
+use super::entry::Document;
+use super::room::{Room, last_end};
+use super::visit::{Party, Visit};
 use crate::{Acquire, Grant, Result};
 
 /// The expected outcome of a request for one of several keys.
-pub(in super::super) enum Prospect {
+pub(crate) enum Prospect {
     Granted,
     Refused { retry_after: Option<Duration> },
 }
 
-impl Entry {
+impl<P: Party> Document<P> {
     /// Serves the queue, and returns the expected outcome of the request.
-    pub(in super::super) fn prospect(
+    pub(crate) fn prospect(
         &mut self,
         request: &Acquire,
-        visit: &Visit<'_>,
-        post: &mut Post,
+        visit: &mut Visit<'_, P>,
     ) -> Result<Prospect> {
         let mode = request.claim.mode;
         self.drop_ended(visit.now);
         self.declare_for(request, visit.now)?;
         // `None`, because even if the claim itself waits here, this request grants it only with the others.
-        self.serve(None, visit.now, post);
+        self.serve(None, visit);
         if self.leases.has(request.claim.owner, mode) {
             return Ok(Prospect::Granted);
         }
@@ -44,7 +42,7 @@ impl Entry {
     }
 
     /// Grants a request whose [prospect](Self::prospect) is a grant.
-    pub(in super::super) fn grant_now(&mut self, request: &Acquire, visit: &Visit<'_>) -> Grant {
+    pub(crate) fn grant_now(&mut self, request: &Acquire, visit: &mut Visit<'_, P>) -> Grant {
         match self.repeat(request, visit) {
             Some(grant) => grant,
             None => self.grant(request, visit),

@@ -1,25 +1,16 @@
 //! Votes for a quorum, which are leases with tokens that the quorum numbers.
 
-use std::num::NonZeroU32;
-
-use super::super::post::Post;
-use super::super::visit::Visit;
-use super::Entry;
+use super::entry::Document;
+use super::visit::{Party, Visit};
 use crate::{Acquire, AcquireOutcome, Claim, FencingToken, Instant, OwnerTag, Result, Vote};
 
-impl Entry {
+impl<P: Party> Document<P> {
     /// Grants the request, or names the holder that is in the way. Queues no request. If the claim had a place
     /// in the queue, it gives that place up.
-    pub(in super::super) fn vote(
-        &mut self,
-        request: &Acquire,
-        visit: &Visit<'_>,
-        limit: NonZeroU32,
-        post: &mut Post,
-    ) -> Result<Vote> {
+    pub(crate) fn vote(&mut self, request: &Acquire, visit: &mut Visit<'_, P>) -> Result<Vote> {
         let request = &Acquire { queue: false, ..request.clone() };
         self.queue.leave(&request.claim);
-        Ok(match self.acquire(request, visit, limit, post)? {
+        Ok(match self.acquire(request, visit)? {
             AcquireOutcome::Granted(grant) => Vote::Granted(grant),
             AcquireOutcome::Busy { retry_after } | AcquireOutcome::Queued { retry_after } => {
                 Vote::Busy { holder: self.first_holder(), retry_after }
@@ -28,12 +19,7 @@ impl Entry {
     }
 
     /// Raises the counter to a token, if the claim holds the key and no higher token was given out.
-    pub(in super::super) fn confirm(
-        &mut self,
-        claim: &Claim,
-        token: FencingToken,
-        now: Instant,
-    ) -> bool {
+    pub(crate) fn confirm(&mut self, claim: &Claim, token: FencingToken, now: Instant) -> bool {
         self.leases.drop_expired(now);
         self.leases.has(claim.owner, claim.mode) && self.fence.confirm(token)
     }
