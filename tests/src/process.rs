@@ -40,6 +40,16 @@ pub fn kill(pid: u32) {
     }
 }
 
+/// The processes that this one has started and that are alive.
+pub fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_else(|_| {
+        let output = std::process::Command::new("pgrep").args(["-P", &pid.to_string()]).output();
+        output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default()
+    });
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// Whether the process runs or stands still: neither gone, nor dead and waiting to be reaped.
 pub fn is_alive(pid: u32) -> bool {
     !matches!(state(pid), None | Some('Z' | 'X'))

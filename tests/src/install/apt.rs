@@ -17,16 +17,33 @@ const PACKAGES: [[&str; 2]; 2] =
     [["redis-server", "redis-tools"], ["valkey-server", "valkey-tools"]];
 
 pub(super) fn unpack(cache: &Cache) -> Result<PathBuf, String> {
+    with_lists(cache, |apt| apt.fetch())
+}
+
+/// Unpacks packages into the content of a cache, with those that they need and that the system lacks, but for those whose
+/// names begin as one of `without`.
+pub(crate) fn unpack_packages(
+    cache: &Cache,
+    packages: &[&str],
+    without: &[&str],
+) -> Result<(), String> {
+    with_lists(cache, |apt| apt.unpack(packages, without))
+}
+
+fn with_lists<T>(
+    cache: &Cache,
+    fetch: impl Fn(&Apt<'_>) -> Result<T, String>,
+) -> Result<T, String> {
     if on_path(&["apt-get"]).next().is_none() || on_path(&["dpkg-deb"]).next().is_none() {
         return Err("no apt-get and dpkg-deb here".to_owned());
     }
     let system = Apt { options: Vec::new(), cache };
-    system.fetch().or_else(|why| {
+    fetch(&system).or_else(|why| {
         // The system's lists may be empty, as in a container image, or out of date. Only root may
         // update them, but every user may have lists of their own.
         let own = Apt { options: own_lists(&cache.scratch())?, cache };
         own.run(&["update"])?;
-        own.fetch().map_err(|again| format!("{why}; with fresh lists: {again}"))
+        fetch(&own).map_err(|again| format!("{why}; with fresh lists: {again}"))
     })
 }
 
@@ -53,17 +70,8 @@ impl Apt<'_> {
     }
 
     fn fetch_package(&self, [server, tools]: [&str; 2]) -> Result<PathBuf, String> {
-        let plan = self.run(&["install", "--simulate", "--no-install-recommends", server])?;
-        let mut packages = newly_installed(&plan);
-        // Installed packages are not in the plan, though the PATH did not lead to them.
-        packages.extend([server, tools]);
-        packages.sort_unstable();
-        packages.dedup();
-        self.run(&[&["download"], &packages[..]].concat())?;
-        let (scratch, content) = (self.cache.scratch(), self.cache.content());
-        for archive in archives(&scratch)? {
-            run_in(&scratch, "dpkg-deb", [Path::new("-x"), &archive, &content], LIMIT)?;
-        }
+        self.unpack(&[server, tools], &[])?;
+        let content = self.cache.content();
         let program = Path::new("usr/bin").join(server);
         if !content.join(&program).is_file() {
             return Err(format!("no {server} in its package"));
@@ -72,6 +80,31 @@ impl Apt<'_> {
         library_folders(&content, Path::new(""), &mut libraries)?;
         self.cache.publish(&program, &libraries)
     }
+
+    fn unpack(&self, wanted: &[&str], without: &[&str]) -> Result<(), String> {
+        let install = ["install", "--simulate", "--no-install-recommends"];
+        let plan = self.run(&[&install, wanted].concat())?;
+        let mut packages = newly_installed(&plan);
+        packages.retain(|name| !without.iter().any(|other| name.starts_with(other)));
+        // Installed packages are not in the plan, though the PATH did not lead to them.
+        packages.extend(wanted);
+        packages.sort_unstable();
+        packages.dedup();
+        self.run(&[&["download"], &packages[..]].concat())?;
+        let (scratch, content) = (self.cache.scratch(), self.cache.content());
+        for archive in archives(&scratch)? {
+            run_in(&scratch, "dpkg-deb", [Path::new("-x"), &archive, &content], LIMIT)?;
+        }
+        Ok(())
+    }
+}
+
+/// The folders under `folder` that hold shared libraries.
+pub(crate) fn folders_with_libraries(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    // What cannot be read has no library of ours.
+    _ = library_folders(folder, Path::new(""), &mut found);
+    found.into_iter().map(|relative| folder.join(relative)).collect()
 }
 
 /// The missing packages, from lines such as `Inst liblzf1 (3.6-3 Debian [amd64])`.

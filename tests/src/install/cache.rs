@@ -7,7 +7,7 @@ use std::{env, io};
 use rustix::fs::{FlockOperation, flock};
 
 /// The cache, locked against other processes until it is dropped.
-pub(super) struct Cache {
+pub(crate) struct Cache {
     folder: PathBuf,
     /// The system releases the lock when the process ends, however it ends.
     _lock: File,
@@ -16,7 +16,12 @@ pub(super) struct Cache {
 impl Cache {
     /// Opens the cache, waiting while another process fills it.
     pub(super) fn open() -> Result<Self, String> {
-        let folder = folder();
+        Self::open_for("redis-server")
+    }
+
+    /// The same for the server of this name.
+    pub(crate) fn open_for(name: &str) -> Result<Self, String> {
+        let folder = folder(name);
         let open = || -> io::Result<File> {
             fs::create_dir_all(&folder)?;
             let lock = File::create(folder.join("lock"))?;
@@ -31,7 +36,12 @@ impl Cache {
 
     /// The server in the cache, if there is one.
     pub(super) fn program() -> Option<PathBuf> {
-        Some(folder().join("ready/redis-server")).filter(|path| path.is_file())
+        Some(Self::ready("redis-server").join("redis-server")).filter(|path| path.is_file())
+    }
+
+    /// The folder of the files of the server of this name. It need not exist.
+    pub(crate) fn ready(name: &str) -> PathBuf {
+        folder(name).join("ready")
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -39,17 +49,17 @@ impl Cache {
     }
 
     /// A temporary folder.
-    pub(super) fn scratch(&self) -> PathBuf {
+    pub(crate) fn scratch(&self) -> PathBuf {
         self.folder.join("scratch")
     }
 
     /// A folder for the files to publish, inside the other.
-    pub(super) fn content(&self) -> PathBuf {
+    pub(crate) fn content(&self) -> PathBuf {
         self.scratch().join("content")
     }
 
     /// Creates both folders anew.
-    pub(super) fn clean(&self) -> Result<(), String> {
+    pub(crate) fn clean(&self) -> Result<(), String> {
         let clean = || {
             remove(&self.scratch())?;
             fs::create_dir_all(self.content())
@@ -67,14 +77,22 @@ impl Cache {
             make_executable(&content.join(program))?;
             let script = content.join("redis-server");
             fs::write(&script, launcher(program, libraries))?;
-            make_executable(&script)?;
-            let ready = self.folder.join("ready");
-            remove(&ready)?;
-            fs::rename(content, ready)?;
-            remove(&self.scratch())
+            make_executable(&script)
         };
         publish().map_err(|error| error.to_string())?;
+        self.publish_content()?;
         Self::program().ok_or_else(|| "it was there and is gone".to_owned())
+    }
+
+    /// Makes the content that of the cache, as it is.
+    pub(crate) fn publish_content(&self) -> Result<(), String> {
+        let publish = || -> io::Result<()> {
+            let ready = self.folder.join("ready");
+            remove(&ready)?;
+            fs::rename(self.content(), ready)?;
+            remove(&self.scratch())
+        };
+        publish().map_err(|error| error.to_string())
     }
 }
 
@@ -111,7 +129,7 @@ fn launcher(program: &Path, libraries: &[PathBuf]) -> String {
 }
 
 /// Under the target folder of the build that this program comes from.
-fn folder() -> PathBuf {
+fn folder(name: &str) -> PathBuf {
     let program = env::current_exe().ok();
     let target = program
         .iter()
@@ -120,7 +138,7 @@ fn folder() -> PathBuf {
         .find(|folder| folder.join("CACHEDIR.TAG").is_file())
         .map(Path::to_owned)
         .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
-    target.join("redis-server")
+    target.join(name)
 }
 
 #[cfg(test)]

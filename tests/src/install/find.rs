@@ -73,7 +73,7 @@ pub fn find_redis_server() -> Result<PathBuf, NotFound> {
 }
 
 /// The files of these names in the folders of the `PATH`, in the order of the names.
-pub(super) fn on_path(names: &[&str]) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn on_path(names: &[&str]) -> impl Iterator<Item = PathBuf> {
     let folders: Vec<PathBuf> =
         env::var_os("PATH").iter().flat_map(|path| env::split_paths(path)).collect();
     let candidates: Vec<PathBuf> =

@@ -7,12 +7,14 @@ mod run;
 mod system;
 mod wheel;
 
+pub(crate) use apt::{folders_with_libraries, unpack_packages};
+pub(crate) use cache::Cache;
+pub(crate) use find::on_path;
 pub use find::{NotFound, find_redis_server};
+pub(crate) use run::run;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-
-use crate::install::cache::Cache;
 
 /// One way to get a server: returns its path, or the reason why it failed.
 type Attempt = fn(&Cache) -> Result<PathBuf, String>;

@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The output of a program, or why it failed, with the end of its error output.
-pub(super) fn run<A: AsRef<OsStr>>(
+pub(crate) fn run<A: AsRef<OsStr>>(
     program: impl AsRef<Path>,
     args: impl IntoIterator<Item = A>,
     limit: Duration,

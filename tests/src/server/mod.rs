@@ -3,7 +3,7 @@
 mod builder;
 mod data;
 mod stats;
-mod supervised;
+pub(crate) mod supervised;
 
 pub use builder::RedisServerBuilder;
 pub use data::DataCopy;

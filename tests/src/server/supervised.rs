@@ -1,6 +1,7 @@
 //! A server process that cannot outlive the test process.
 
 use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -30,7 +31,7 @@ wait "$server"
 const LOG_LINES: usize = 300;
 
 #[derive(Debug)]
-pub(super) struct Supervised {
+pub(crate) struct Supervised {
     supervisor: Child,
     pid: u32,
     output: Arc<Output>,
@@ -47,14 +48,19 @@ impl Supervised {
     pub(super) fn spawn(options: &RedisServerBuilder, config: &Path) -> io::Result<Self> {
         let program = options.program.as_deref().unwrap_or_else(|| redis_server());
         let variables = options.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        // For the server alone: the shell keeps its environment.
+        let mut words: Vec<OsString> = vec!["env".into()];
+        words.extend(variables.map(OsString::from));
+        words.extend([program.into(), config.into()]);
+        words.extend(options.sentinel.then(|| "--sentinel".into()));
+        Self::run(&words)
+    }
+
+    /// Runs this command, whose process must stay that of the server.
+    pub(crate) fn run(words: &[impl AsRef<OsStr>]) -> io::Result<Self> {
         let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "supervisor"])
-            // For the server alone: the shell keeps its environment.
-            .arg("env")
-            .args(variables)
-            .arg(program)
-            .arg(config)
-            .args(options.sentinel.then_some("--sentinel"))
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -81,21 +87,21 @@ impl Supervised {
         Ok(Self { supervisor, pid, output })
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    pub(super) fn has_exited(&self) -> bool {
+    pub(crate) fn has_exited(&self) -> bool {
         lock(&self.output.state).1
     }
 
     /// Waits until the server has exited, for `limit` at most.
-    pub(super) fn wait_for_exit(&self, limit: Duration) {
+    pub(crate) fn wait_for_exit(&self, limit: Duration) {
         let state = lock(&self.output.state);
         drop(self.output.ended.wait_timeout_while(state, limit, |(_, ended)| !*ended));
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         lock(&self.output.state).0.iter().map(|line| format!("{line}\n")).collect()
     }
 }

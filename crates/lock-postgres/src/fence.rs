@@ -1,0 +1,77 @@
+//! The fence inside a transaction of the app.
+
+use lock_core::{Error, FencingToken, Key};
+use tokio_postgres::Transaction;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::{failure, naming};
+
+/// Fails unless the lease with this token still holds the lock, exclusively, and no newer token was seen.
+///
+/// The transaction must be one of the database in which the locks are. Until the transaction ends, the database grants the lock
+/// to no other owner, even if the lease expires. So what the transaction writes is committed before the next holder begins, or
+/// not at all. Renewals go on. Keep such transactions short: waiters wait for them.
+///
+/// Call it before the writes, and treat every error as the end of the transaction: PostgreSQL refuses further statements in
+/// it, so nothing is committed.
+///
+/// Any other driver calls the function in SQL: `SELECT lock_v1.check('stock/apples', 871234567890123)`.
+///
+/// # Errors
+///
+/// [`ErrorKind::NotHeld`](lock_core::ErrorKind::NotHeld) if the lease is over or a newer token was seen; else any error of the
+/// database or of the connection to it.
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves open whether the check was made. Do not commit then.
+///
+/// # Examples
+///
+/// ```no_run
+/// use lock_core::{FencingToken, Key};
+///
+/// # async fn sell(client: &mut tokio_postgres::Client, token: FencingToken) -> Result<(), Box<dyn std::error::Error>> {
+/// let sale = client.transaction().await?;
+/// lock_postgres::fence::check(&sale, &Key::new("stock/apples")?, token).await?;
+/// sale.execute("UPDATE stock SET apples = apples - 1", &[]).await?;
+/// sale.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub async fn check(
+    transaction: &Transaction<'_>,
+    key: &Key,
+    token: FencingToken,
+) -> Result<(), Error> {
+    run(transaction, "SELECT lock_v1.check_key($1, $2)", key, token).await
+}
+
+/// As [`check`], for a lease in any other mode: of a reader, of permits or of a group. Their tokens have no order.
+///
+/// # Errors
+///
+/// As [`check`].
+///
+/// # Cancel safety
+///
+/// As [`check`].
+pub async fn check_shared(
+    transaction: &Transaction<'_>,
+    key: &Key,
+    token: FencingToken,
+) -> Result<(), Error> {
+    run(transaction, "SELECT lock_v1.check_shared_key($1, $2)", key, token).await
+}
+
+async fn run(
+    transaction: &Transaction<'_>,
+    sql: &str,
+    key: &Key,
+    token: FencingToken,
+) -> Result<(), Error> {
+    let token = i64::try_from(token).map_err(|_| failure::protocol("a token beyond 63 bits"))?;
+    let key = naming::key(key);
+    let params: [(&(dyn ToSql + Sync), Type); 2] = [(&key, Type::BYTEA), (&token, Type::INT8)];
+    transaction.query_typed(sql, &params).await.map(drop).map_err(failure::of)
+}

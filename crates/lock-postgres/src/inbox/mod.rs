@@ -1,0 +1,176 @@
+//! The listening connection of this process: one for all its keys.
+
+mod news;
+mod session;
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
+use futures::{Stream, StreamExt};
+use lock_core::{Backoff, Error, ErrorKind, Hint};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_postgres::{AsyncMessage, Client};
+
+pub(crate) use self::news::Placed;
+pub(crate) use self::session::Session;
+use crate::failure;
+use crate::link::{Dial, Messages};
+
+/// How often the connection is tried out. A server does this for its part, with the settings of [`setup`].
+const PULSE: Duration = Duration::from_secs(5);
+
+/// A watch that was dropped, for the task that tells the database.
+pub(crate) struct Dropped {
+    pub(crate) key: Vec<u8>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) watch: i64,
+}
+
+/// The connection that listens, if there is one.
+pub(crate) struct Inbox {
+    /// `None` if there is no direct way to the database.
+    dial: Option<Arc<Dial>>,
+    current: Mutex<Option<Arc<Session>>>,
+    opening: tokio::sync::Mutex<Attempts>,
+}
+
+struct Attempts {
+    backoff: Backoff,
+    failed: Option<(Error, Instant)>,
+}
+
+impl Inbox {
+    pub(crate) fn new(dial: Option<Arc<Dial>>) -> Self {
+        let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        let opening = tokio::sync::Mutex::new(Attempts { backoff, failed: None });
+        Self { dial, current: Mutex::new(None), opening }
+    }
+
+    /// The connection that listens now.
+    pub(crate) fn current(&self) -> Option<Arc<Session>> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.as_ref().filter(|session| !session.is_over()).cloned()
+    }
+
+    /// The name of the connection that listens; empty if none does.
+    pub(crate) fn name(&self) -> String {
+        self.current().map(|session| session.name.clone()).unwrap_or_default()
+    }
+
+    /// The connection that listens. It is opened if there is none.
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, Error> {
+        let Some(dial) = &self.dial else {
+            let message = "without a direct connection to the database, no notification arrives";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        let mut attempts = self.opening.lock().await;
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        if let Some((error, _)) =
+            attempts.failed.as_ref().filter(|(_, until)| *until > Instant::now())
+        {
+            return Err(error.clone());
+        }
+        match listen(dial).await {
+            Ok(session) => {
+                attempts.backoff.reset();
+                attempts.failed = None;
+                let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+                *current = Some(Arc::clone(&session));
+                Ok(session)
+            }
+            Err(error) => {
+                let until = Instant::now() + attempts.backoff.fail();
+                attempts.failed = Some((error.clone(), until));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Opens a listening connection. Two tasks serve it: one hears, the other one tries it out.
+async fn listen(dial: &Dial) -> Result<Arc<Session>, Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| {
+        Error::with_source(ErrorKind::Other, "no random bytes from the system", error)
+    })?;
+    let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let [a, b, c, d, e, f, g, h, ..] = random;
+    let id = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let session = Arc::new(Session::new(name));
+    let (client, messages) = dial.open().await?;
+    let (beating, stopped) = oneshot::channel::<()>();
+    tokio::spawn(hear(messages, Arc::clone(&session), stopped));
+    let setup = setup(&session.name, id);
+    let ready = client.batch_execute(&setup);
+    let ready = tokio::time::timeout(dial.limit(), ready).await;
+    ready.map_err(|_| failure::timeout())?.map_err(failure::of)?;
+    tokio::spawn(beat(client, beating));
+    Ok(session)
+}
+
+/// While the connection lives, it holds an advisory lock, so that every transaction sees at once whether it does. The server
+/// notices within eight seconds that the other end is gone without a word.
+fn setup(name: &str, id: i64) -> String {
+    format!(
+        "SET statement_timeout = 0; SET idle_session_timeout = 0; SET tcp_keepalives_idle = 3; \
+         SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 5; SET tcp_user_timeout = 8000; \
+         LISTEN \"lock_{name}\"; SELECT pg_advisory_lock({id})"
+    )
+}
+
+async fn hear(mut messages: Messages, session: Arc<Session>, stopped: oneshot::Receiver<()>) {
+    let hearing = async {
+        while let Some(Ok(message)) = messages.next().await {
+            if let AsyncMessage::Notification(news) = message {
+                session.deliver(news.payload());
+            }
+        }
+    };
+    tokio::select! {
+        () = hearing => {}
+        _ = stopped => {}
+    }
+    tracing::debug!("the listening connection has ended");
+    session.end();
+}
+
+/// Ends the other task by dropping `_beating` when the connection does not answer.
+async fn beat(client: Client, _beating: oneshot::Sender<()>) {
+    loop {
+        tokio::time::sleep(PULSE).await;
+        let answer = tokio::time::timeout(PULSE, client.batch_execute("SELECT 1")).await;
+        if !matches!(answer, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// A watch, as its user sees it.
+pub(crate) struct Hints {
+    pub(crate) hints: UnboundedReceiver<Hint>,
+    pub(crate) dropped: Option<Dropped>,
+    pub(crate) janitor: UnboundedSender<Dropped>,
+}
+
+impl Stream for Hints {
+    type Item = Hint;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
+        Pin::new(&mut self.hints).poll_next(context)
+    }
+}
+
+impl Drop for Hints {
+    fn drop(&mut self) {
+        if let Some(dropped) = self.dropped.take() {
+            dropped.session.remove(&dropped.key, dropped.watch);
+            let _gone = self.janitor.unbounded_send(dropped);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+-- For the transactions of users.
+
+-- Fails the transaction unless a lease with this token holds the key, and no newer token was seen. Until the transaction
+-- ends, the lease is granted to no other owner: its row stays locked FOR KEY SHARE, and every grant needs it FOR UPDATE.
+-- A renewal does not.
+CREATE OR REPLACE FUNCTION lock_v1.check_key(k bytea, tok bigint)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE now timestamptz; newest bigint; r record;
+BEGIN
+  -- Two transactions with tokens of one lease pass one after the other, so that the order of tokens is that of commits.
+  INSERT INTO lock_v1.fence AS x VALUES (k, tok) ON CONFLICT (key) DO UPDATE SET seen = greatest(x.seen, tok)
+    RETURNING seen INTO newest;
+  IF newest > tok THEN
+    RAISE EXCEPTION 'a newer fencing token was seen: % after %', newest, tok USING ERRCODE = 'LK001';
+  END IF;
+  SELECT owner, first, last, ends INTO r FROM lock_v1.key WHERE key = k FOR KEY SHARE;
+  now := clock_timestamp();
+  IF r.owner <> '' AND r.ends > now AND tok BETWEEN r.first AND r.last THEN RETURN; END IF;
+  RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
+END $$;
+
+-- For readers, permits and groups, whose tokens have no order.
+CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE now timestamptz; until timestamptz;
+BEGIN
+  SELECT ends INTO until FROM lock_v1.holder WHERE key = k AND tok BETWEEN first AND first + count - 1
+    ORDER BY ends DESC LIMIT 1 FOR KEY SHARE;
+  now := clock_timestamp();
+  IF until > now THEN RETURN; END IF;
+  RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
+END $$;
+
+-- The names of locks are bytes. These two take them as text.
+CREATE OR REPLACE FUNCTION lock_v1.check(name text, token bigint) RETURNS void LANGUAGE sql VOLATILE AS
+$$ SELECT lock_v1.check_key(convert_to('n' || name, 'UTF8'), token) $$;
+
+CREATE OR REPLACE FUNCTION lock_v1.check_shared(name text, token bigint) RETURNS void LANGUAGE sql VOLATILE AS
+$$ SELECT lock_v1.check_shared_key(convert_to('n' || name, 'UTF8'), token) $$;

@@ -1,0 +1,296 @@
+//! A PostgreSQL server for tests.
+
+mod install;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+pub use install::postgres_programs;
+
+use crate::server::supervised::Supervised;
+use crate::{Port, process};
+
+/// How long a server may take to start on a loaded machine.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// The superuser of each server, and its password.
+const USER: &str = "kit";
+const PASSWORD: &str = "kit";
+
+/// The user that runs the servers if the tests run as root, because PostgreSQL refuses root. It owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// A PostgreSQL server on a free loopback port, with its data in a temporary folder.
+///
+/// It dies when this value is dropped, and also when the test process is killed. It writes to disk as a server of an app
+/// does only if it was started [to keep its data](Self::durable).
+///
+/// # Examples
+///
+/// ```
+/// let server = lock_tests::PostgresServer::start();
+/// assert_eq!(server.sql("postgres", "SELECT 6 * 7"), "42\n");
+/// ```
+#[derive(Debug)]
+pub struct PostgresServer {
+    port: Port,
+    folder: TempDir,
+    programs: &'static Path,
+    options: Vec<String>,
+    process: Mutex<Option<Supervised>>,
+    databases: AtomicU32,
+}
+
+impl PostgresServer {
+    /// Starts a server that does not wait for the disk.
+    ///
+    /// # Panics
+    ///
+    /// If there is no PostgreSQL and none could be fetched, or it does not start.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::with(&["fsync=off", "full_page_writes=off"])
+    }
+
+    /// Starts a server that waits for the disk, as one does by default.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn durable() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts a server with these settings, each as `name=value`.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn with(settings: &[&str]) -> Self {
+        let folder = TempDir::with_prefix("postgres-").expect("a temporary folder");
+        let server = Self {
+            port: Port::reserve(),
+            folder,
+            programs: postgres_programs(),
+            options: settings.iter().map(|&it| it.to_owned()).collect(),
+            process: Mutex::new(None),
+            databases: AtomicU32::new(0),
+        };
+        server.make_data();
+        if let Err(why) = server.run() {
+            panic!("PostgreSQL did not start: {why}");
+        }
+        server
+    }
+
+    /// Creates the data, as a user who is not root.
+    fn make_data(&self) {
+        let password = self.folder.path().join("password");
+        fs::write(&password, PASSWORD).expect("the file of the password");
+        if is_root() {
+            give(self.folder.path());
+            give(&password);
+        }
+        let data = self.data();
+        let output = self
+            .command("initdb")
+            .args(["-U", USER, "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "-N"])
+            .arg(format!("--pwfile={}", password.display()))
+            .arg("-D")
+            .arg(&data)
+            .output();
+        let output = output.expect("initdb runs");
+        assert!(output.status.success(), "initdb failed: {}", text(&output));
+    }
+
+    /// A program of PostgreSQL, for the user that owns the data.
+    fn command(&self, program: &str) -> Command {
+        use std::os::unix::process::CommandExt;
+
+        let mut command = Command::new(self.programs.join(program));
+        command.env("LC_ALL", "C").current_dir(self.folder.path()).stdin(Stdio::null());
+        if let Some(libraries) = install::libraries(self.programs) {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    fn run(&self) -> Result<(), String> {
+        let port = self.port.number().to_string();
+        let folder = self.folder.path().display().to_string();
+        let mut words: Vec<String> = Vec::new();
+        if is_root() {
+            let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+            words.push("setpriv".to_owned());
+            words.extend(ids);
+            words.push("--clear-groups".to_owned());
+        }
+        let mut variables = vec!["LC_ALL=C".to_owned()];
+        variables
+            .extend(install::libraries(self.programs).map(|it| format!("LD_LIBRARY_PATH={it}")));
+        words.push("env".to_owned());
+        words.extend(variables);
+        words.push(self.programs.join("postgres").display().to_string());
+        words.extend(["-D".to_owned(), self.data().display().to_string()]);
+        words.extend(["-k".to_owned(), folder, "-p".to_owned(), port]);
+        let usual =
+            ["listen_addresses=127.0.0.1", "max_connections=400", "shared_buffers=32MB", "jit=off"];
+        for setting in usual.iter().map(|&it| it.to_owned()).chain(self.options.iter().cloned()) {
+            words.extend(["-c".to_owned(), setting]);
+        }
+        let process = Supervised::run(&words).map_err(|error| error.to_string())?;
+        let start = Instant::now();
+        loop {
+            if process.has_exited() {
+                return Err(process.log());
+            }
+            if self.try_sql("postgres", "SELECT 1").is_ok() {
+                *self.process() = Some(process);
+                return Ok(());
+            }
+            if start.elapsed() > START_LIMIT {
+                return Err(format!("{}\nnot ready after {START_LIMIT:?}", process.log()));
+            }
+            process.wait_for_exit(Duration::from_millis(20));
+        }
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Supervised>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder of the data.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The address, always on the loopback interface.
+    pub fn addr(&self) -> SocketAddr {
+        self.port.addr()
+    }
+
+    /// The id of the process that the others are children of.
+    ///
+    /// # Panics
+    ///
+    /// If the server was killed and not restarted.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.process().as_ref().expect("the server does not run").pid()
+    }
+
+    /// The URL of a database, for the superuser.
+    pub fn url(&self, database: &str) -> String {
+        self.url_through(self.addr(), database)
+    }
+
+    /// The same through a proxy or a pooler at `addr`.
+    pub fn url_through(&self, addr: SocketAddr, database: &str) -> String {
+        format!("postgres://{USER}:{PASSWORD}@{addr}/{database}?sslmode=disable")
+    }
+
+    /// The URL of a database, for another role.
+    pub fn url_as(&self, role: &str, password: &str, database: &str) -> String {
+        format!("postgres://{role}:{password}@{}/{database}?sslmode=disable", self.addr())
+    }
+
+    /// Creates an empty database. Locks, roles aside, are things of one database.
+    pub fn database(&self) -> String {
+        self.copy("template0")
+    }
+
+    /// Creates a database with all that is in another one.
+    pub fn copy(&self, template: &str) -> String {
+        let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}"));
+        name
+    }
+
+    /// Runs statements as the superuser, and returns what they select: a line for a row, with `|` between the columns.
+    ///
+    /// # Panics
+    ///
+    /// If one fails.
+    #[track_caller]
+    pub fn sql(&self, database: &str, statements: &str) -> String {
+        match self.try_sql(database, statements) {
+            Ok(text) => text,
+            Err(why) => panic!("{statements}: {why}"),
+        }
+    }
+
+    /// As above.
+    ///
+    /// # Errors
+    ///
+    /// What `psql` says if a statement fails.
+    pub fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
+        let output = self
+            .command("psql")
+            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statements])
+            .arg(format!("{}&connect_timeout=5", self.url(database)))
+            .output()
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(text(&output))
+    }
+
+    /// Kills all processes of the server (SIGKILL, to the first one), and returns once they are gone.
+    pub fn kill(&self) {
+        let Some(process) = self.process().take() else { return };
+        let children = process::children(process.pid());
+        drop(process);
+        // A child notices that its parent is gone, and ends, but not at once.
+        children.into_iter().for_each(process::kill);
+    }
+
+    /// Kills the server if it runs, and starts it again with its data on the same port.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.kill();
+        if let Err(why) = self.run() {
+            panic!("PostgreSQL did not start again: {why}");
+        }
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Makes the path one of the user that runs the servers.
+fn give(path: &Path) {
+    std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).expect("root may give files away");
+    let mode = if path.is_dir() { 0o700 } else { 0o600 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the mode of a file");
+}
+
+fn text(output: &Output) -> String {
+    let parts = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it).into_owned());
+    parts.concat()
+}
