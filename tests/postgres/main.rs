@@ -5,4 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod fence;
+mod init;
+mod rights;
 mod support;

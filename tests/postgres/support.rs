@@ -81,3 +81,11 @@ pub(crate) async fn granted(backend: &impl Backend, claim: &Claim, ttl: Ttl) -> 
         other => panic!("expected a grant, got {other:?}"),
     }
 }
+
+/// Asks for a lease that another owner must have. Returns how long that lease lasts.
+pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Duration> {
+    match attempt(backend, claim, long()).await.unwrap() {
+        AcquireOutcome::Busy { retry_after } => retry_after,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}

@@ -61,6 +61,8 @@ impl PostgresBackend {
     }
 
     /// Options for a client of the database at this URL.
+    ///
+    /// The [example](Builder#examples) of the builder sets some.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url)
     }

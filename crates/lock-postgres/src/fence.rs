@@ -1,4 +1,4 @@
-//! The fence inside a transaction of the app.
+//! The fence inside a transaction of the app. The [example](check#examples) of `check` sells an apple under a lock.
 
 use lock_core::{Error, FencingToken, Key};
 use tokio_postgres::Transaction;

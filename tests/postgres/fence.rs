@@ -1,0 +1,203 @@
+//! The fence inside the transactions of apps.
+
+use std::num::NonZeroU32;
+
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, FencingToken, Key, Mode, OwnerToken,
+    Released, Renew, Renewal,
+};
+use lock_postgres::fence;
+use lock_tests::{SOON, eventually};
+use tokio_postgres::NoTls;
+
+use crate::support::{Database, attempt, claim, granted, long, millis, refused};
+
+async fn app(database: &Database) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Waits until the database counts no lease that has time left.
+fn until_over(database: &Database) {
+    let left = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
+    eventually("the lease is over", SOON, || database.sql(left) == "0\n");
+}
+
+async fn check(
+    database: &Database,
+    key: &Key,
+    token: FencingToken,
+) -> Result<(), lock_core::Error> {
+    let mut app = app(database).await;
+    let transaction = app.transaction().await.unwrap();
+    fence::check(&transaction, key, token).await?;
+    transaction.commit().await.unwrap();
+    Ok(())
+}
+
+/// The first version of the prototype granted by a plain UPDATE. Then this takeover went through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_takeover_waits_for_a_transaction_that_has_checked() {
+    let database = Database::new();
+    let (one, other) = (database.open(), database.open());
+    let (ours, theirs) = (claim("a"), claim("a"));
+    let grant = granted(&one, &ours, millis(400)).await;
+    let mut app = app(&database).await;
+    let transaction = app.transaction().await.unwrap();
+    fence::check(&transaction, &ours.key, grant.tokens.first()).await.unwrap();
+
+    let renewal = one.renew(&Renew::new(ours.clone(), millis(400))).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "a renewal waited for the transaction");
+    until_over(&database);
+    for _ in 0..3 {
+        let again = refused(&other, &theirs).await.expect("a time to ask again");
+        assert!(again <= millis(50).duration(), "{again:?}");
+    }
+    transaction.commit().await.unwrap();
+    until_over(&database);
+    let later = granted(&other, &theirs, long()).await;
+    assert!(later.tokens.first() > grant.tokens.last());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_during_the_transaction_frees_the_lock_after_it() {
+    let database = Database::new();
+    let (one, other) = (database.open(), database.open());
+    let (ours, theirs) = (claim("a"), claim("a"));
+    let grant = granted(&one, &ours, long()).await;
+    let mut app = app(&database).await;
+    let transaction = app.transaction().await.unwrap();
+    fence::check(&transaction, &ours.key, grant.tokens.first()).await.unwrap();
+
+    assert_eq!(one.release(&ours).await.unwrap(), Released::Freed { told: 0 });
+    refused(&other, &theirs).await.expect("a time to ask again");
+    let reader = theirs.clone().in_mode(Mode::Shared);
+    refused(&other, &reader).await.expect("a time to ask again");
+    transaction.rollback().await.unwrap();
+    until_over(&database);
+    granted(&other, &theirs, long()).await;
+}
+
+/// A waiter that has a place is served, although nobody tells it when the transaction ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_served_after_the_transaction() {
+    let database = Database::new();
+    let (one, other) = (database.open(), database.open());
+    let (ours, theirs) = (claim("a"), claim("a"));
+    let grant = granted(&one, &ours, long()).await;
+    let _watch = other.watch(&theirs.key).await.unwrap();
+    let request = Acquire::new(theirs, long()).queued();
+    let first = other.try_acquire(&request).await.unwrap();
+    assert!(matches!(first, AcquireOutcome::Queued { .. }), "{first:?}");
+    let mut app = app(&database).await;
+    let transaction = app.transaction().await.unwrap();
+    fence::check(&transaction, &ours.key, grant.tokens.first()).await.unwrap();
+
+    assert!(matches!(one.release(&ours).await.unwrap(), Released::Freed { .. }));
+    let soon = other.try_acquire(&request).await.unwrap();
+    let AcquireOutcome::Queued { retry_after: Some(after) } = soon else { panic!("{soon:?}") };
+    assert!(after <= millis(50).duration(), "{after:?}");
+    transaction.commit().await.unwrap();
+    until_over(&database);
+    let served = other.try_acquire(&request).await.unwrap();
+    assert!(matches!(served, AcquireOutcome::Granted(_)), "{served:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_database_refuses_a_writer_whose_lease_is_over() {
+    let database = Database::new();
+    database.sql("CREATE TABLE stock (apples int); INSERT INTO stock VALUES (3)");
+    let (one, other) = (database.open(), database.open());
+    let (ours, theirs) = (claim("a"), claim("a"));
+    let stale = granted(&one, &ours, millis(200)).await.tokens.first();
+    until_over(&database);
+    assert_eq!(check(&database, &ours.key, stale).await.unwrap_err().kind(), ErrorKind::NotHeld);
+
+    let fresh = granted(&other, &theirs, long()).await.tokens.first();
+    let mut app = app(&database).await;
+    let transaction = app.transaction().await.unwrap();
+    let refusal = fence::check(&transaction, &ours.key, stale).await.unwrap_err();
+    assert_eq!(refusal.kind(), ErrorKind::NotHeld);
+    // An app that ignores the refusal writes nothing either.
+    assert!(transaction.execute("UPDATE stock SET apples = 0", &[]).await.is_err());
+    _ = transaction.commit().await;
+    assert_eq!(database.sql("SELECT apples FROM stock"), "3\n");
+    check(&database, &ours.key, fresh).await.unwrap();
+}
+
+/// A process that passes its lease from task to task gives each the next token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_token_of_one_lease_shuts_out_the_older_one() {
+    let database = Database::new();
+    let store = database.open();
+    let ours = claim("a");
+    let request = Acquire::new(ours.clone(), long()).reserving(NonZeroU32::new(3).unwrap());
+    let outcome = store.try_acquire(&request).await.unwrap();
+    let AcquireOutcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
+    let token = |index| grant.tokens.nth(index).unwrap();
+
+    check(&database, &ours.key, token(1)).await.unwrap();
+    check(&database, &ours.key, token(1)).await.unwrap();
+    let error = check(&database, &ours.key, token(0)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld);
+    check(&database, &ours.key, token(2)).await.unwrap();
+    let beyond = FencingToken::new(token(2).get() + 1);
+    assert_eq!(check(&database, &ours.key, beyond).await.unwrap_err().kind(), ErrorKind::NotHeld);
+}
+
+/// Tokens that a renewal has reserved belong to the lease as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_a_renewal_pass() {
+    let database = Database::new();
+    let store = database.open();
+    let ours = claim("a");
+    let first = granted(&store, &ours, long()).await.tokens.first();
+    let renewal = store.renew(&Renew::new(ours.clone(), long()).reserving(4)).await;
+    let Renewal::Renewed { tokens: Some(more), .. } = renewal else { panic!("{renewal:?}") };
+    check(&database, &ours.key, first).await.unwrap();
+    check(&database, &ours.key, more.last()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_in_a_transaction_keeps_writers_out_and_not_readers() {
+    let database = Database::new();
+    let (one, other) = (database.open(), database.open());
+    let key = Key::new("a").unwrap();
+    let new = |mode| Claim::exclusive(key.clone(), OwnerToken::generate().unwrap()).in_mode(mode);
+    let (ours, theirs, writer) = (new(Mode::Shared), new(Mode::Shared), new(Mode::Exclusive));
+    let token = granted(&one, &ours, millis(300)).await.tokens.first();
+    let mut app = app(&database).await;
+    let transaction = app.transaction().await.unwrap();
+    fence::check_shared(&transaction, &key, token).await.unwrap();
+    until_over(&database);
+
+    refused(&other, &writer).await.expect("a time to ask again");
+    granted(&other, &theirs, long()).await;
+    assert!(matches!(one.renew(&Renew::new(ours.clone(), long())).await, Renewal::Lost));
+    other.release(&theirs).await.unwrap();
+    refused(&other, &writer).await.expect("a time to ask again");
+    transaction.commit().await.unwrap();
+    granted(&other, &writer, long()).await;
+    let stale = app.transaction().await.unwrap();
+    let error = fence::check_shared(&stale, &key, token).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotHeld);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_driver_can_check() {
+    let database = Database::new();
+    let store = database.open();
+    let ours = claim("stock/äpfel");
+    let token = granted(&store, &ours, long()).await.tokens.first();
+    let check = |token: u64| {
+        let sql = format!("SELECT lock_v1.check('stock/äpfel', {token})");
+        database.server.try_sql(&database.name, &sql)
+    };
+    check(token.get()).unwrap();
+    let why = check(token.get() - 1).unwrap_err();
+    assert!(why.contains("a newer fencing token was seen"), "{why}");
+    store.release(&ours).await.unwrap();
+    assert!(check(token.get()).unwrap_err().contains("no lease with the fencing token"));
+    assert!(attempt(&store, &claim("stock/äpfel"), long()).await.is_ok());
+}
