@@ -113,8 +113,8 @@ impl Observer for Diary {
         self.lock(format!("lost {}", event.reason.name()));
     }
 
-    fn handed_over(&self, event: &HandedOver<'_>) {
-        self.lock(event.kind.name());
+    fn handed_over(&self, _: &HandedOver<'_>) {
+        self.lock("given");
     }
 
     fn store_answered(&self, event: &StoreAnswered<'_>) {

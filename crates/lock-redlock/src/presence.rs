@@ -47,12 +47,12 @@ impl Presence {
             None => {}
             Some(News::KeptOut(trouble)) => {
                 let why = trouble.as_ref().map_or(WhyKeptOut::Quarantine, WhyKeptOut::Failed);
-                let event = NodeKeptOut::new(name, why);
+                let event = NodeKeptOut { node: name, why };
                 self.observers.tell(|observer| observer.node_kept_out(&event));
             }
             Some(News::Back(since)) => {
                 let after = self.clock.now().saturating_duration_since(since);
-                let event = NodeBack::new(name, after);
+                let event = NodeBack { node: name, after };
                 self.observers.tell(|observer| observer.node_back(&event));
             }
         }

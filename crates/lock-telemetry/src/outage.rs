@@ -120,12 +120,12 @@ mod tests {
     fn failed(outage: &Outage, key: &Key, ttl: Duration) -> (Option<News>, usize) {
         let error = Error::new(ErrorKind::Timeout, "no answer");
         let outcome = RenewalOutcome::Failed(&error);
-        outage.renewed(&LeaseRenewed::new(key, outcome, Duration::ZERO, ttl))
+        outage.renewed(&LeaseRenewed { key, outcome, took: Duration::ZERO, ttl })
     }
 
     fn renewed(outage: &Outage, key: &Key) -> (Option<News>, usize) {
         let outcome = RenewalOutcome::Renewed;
-        outage.renewed(&LeaseRenewed::new(key, outcome, Duration::ZERO, TTL))
+        outage.renewed(&LeaseRenewed { key, outcome, took: Duration::ZERO, ttl: TTL })
     }
 
     #[test]
@@ -147,7 +147,12 @@ mod tests {
         let (outage, a) = (Outage::default(), key("a"));
         assert_eq!(outage.lost(&a), 0);
         let error = Error::new(ErrorKind::Timeout, "no answer");
-        let of = |took| LeaseRenewed::new(&a, RenewalOutcome::Failed(&error), took, TTL);
+        let of = |took| LeaseRenewed {
+            key: &a,
+            outcome: RenewalOutcome::Failed(&error),
+            took,
+            ttl: TTL,
+        };
         assert_eq!(outage.renewed(&of(TTL)), (None, 0));
         std::thread::sleep(Duration::from_millis(1));
         assert_eq!(outage.renewed(&of(Duration::ZERO)), (Some(News::Begun), 1), "a new lease");

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use lock_core::observer::{
     AcquireBegun, AcquireEnd, AcquireEnded, AcquisitionId, ClockJumped, Connected, DriverStalled,
-    Entered, HandOver, HandedOver, HoldBegun, HoldEnd, HoldEnded, HoldId, LeaseRenewed, Loss,
-    LossReason, NodeBack, NodeKeptOut, Observer, Redirected, RenewalLate, RenewalOutcome,
-    StoreAnswered, WhyKeptOut,
+    Entered, HandedOver, HoldBegun, HoldEnd, HoldEnded, HoldId, LeaseRenewed, Loss, LossReason,
+    NodeBack, NodeKeptOut, Observer, Redirected, RenewalLate, RenewalOutcome, StoreAnswered,
+    WhyKeptOut,
 };
 use lock_core::{Error, ErrorKind, FencingToken, Key, Mode};
 use lock_telemetry::names::{Kind, METRICS};
@@ -78,9 +78,9 @@ fn key(name: &str) -> Key {
 
 fn acquire(metrics: &Metrics, key: &Key, mode: Mode, end: Option<AcquireEnd<'_>>) {
     let id = AcquisitionId::draw();
-    metrics.acquire_begun(&AcquireBegun::new(id, key, mode));
+    metrics.acquire_begun(&AcquireBegun { id, key, mode });
     if let Some(end) = end {
-        metrics.acquire_ended(&AcquireEnded::new(id, key, mode, end, TOOK));
+        metrics.acquire_ended(&AcquireEnded { id, key, mode, outcome: end, waited: TOOK });
     }
 }
 
@@ -117,11 +117,19 @@ fn holds_are_measured_by_their_end_and_beside_the_ttl() {
     let (orders, token) = (key("orders/42"), FencingToken::new(7));
     let begin = |number| {
         let (id, mode) = (HoldId::new(1, number), Mode::Shared);
-        bench.metrics.hold_begun(&HoldBegun::new(id, None, &orders, mode, token));
+        bench.metrics.hold_begun(&HoldBegun { id, acquisition: None, key: &orders, mode, token });
     };
     let end = |number, how| {
         let (id, mode) = (HoldId::new(1, number), Mode::Shared);
-        bench.metrics.hold_ended(&HoldEnded::new(id, None, &orders, mode, how, TOOK, TTL));
+        bench.metrics.hold_ended(&HoldEnded {
+            id,
+            acquisition: None,
+            key: &orders,
+            mode,
+            how,
+            held: TOOK,
+            ttl: TTL,
+        });
     };
     (1..=4).for_each(begin);
     end(1, HoldEnd::Dropped);
@@ -142,14 +150,23 @@ fn losses_hand_overs_and_alarms_are_counted() {
     let bench = Bench::new(|it| it);
     let (orders, metrics) = (key("orders/42"), &bench.metrics);
     for reason in [LossReason::Expired, LossReason::Revoked, LossReason::Expired] {
-        metrics.lease_lost(&Loss::new(&orders, reason, &[], Duration::ZERO, TOOK));
+        metrics.lease_lost(&Loss {
+            key: &orders,
+            reason,
+            holds: &[],
+            left: Duration::ZERO,
+            since: TOOK,
+        });
     }
-    for kind in [HandOver::Local, HandOver::Received, HandOver::Given, HandOver::Received] {
-        metrics.handed_over(&HandedOver::new(&orders, kind));
+    use Entered::{Cached, Granted, HandOff};
+    for entered in [HandOff, Granted, Granted, Cached] {
+        let granted = AcquireEnd::Granted { hold: HoldId::new(1, 1), entered };
+        acquire(metrics, &orders, Mode::Exclusive, Some(granted));
     }
-    metrics.driver_stalled(&DriverStalled::new(TOOK));
-    metrics.clock_jumped(&ClockJumped::new(TOOK));
-    metrics.renewal_late(&RenewalLate::new(&orders, TOOK, TOOK));
+    metrics.handed_over(&HandedOver { key: &orders });
+    metrics.driver_stalled(&DriverStalled { late: TOOK });
+    metrics.clock_jumped(&ClockJumped { by: TOOK });
+    metrics.renewal_late(&RenewalLate { key: &orders, late: TOOK, left: TOOK });
     check(
         &bench.read(),
         &[
@@ -186,15 +203,15 @@ fn requests_connections_and_nodes_are_counted() {
     let metrics = &bench.metrics;
     let error = Error::new(ErrorKind::Timeout, "no answer");
     for (verb, error) in [("acquire", None), ("acquire", Some(&error)), ("renew", None)] {
-        metrics.store_answered(&StoreAnswered::new("db:6379", verb, error, TOOK));
+        metrics.store_answered(&StoreAnswered { server: "db:6379", verb, error, took: TOOK });
     }
     for again in [false, true, true] {
-        metrics.connected(&Connected::new("db:6379", again));
+        metrics.connected(&Connected { server: "db:6379", again });
     }
-    metrics.redirected(&Redirected::new("db:6379", None));
-    metrics.node_kept_out(&NodeKeptOut::new("a", WhyKeptOut::Quarantine));
-    metrics.node_kept_out(&NodeKeptOut::new("b", WhyKeptOut::Failed(&error)));
-    metrics.node_back(&NodeBack::new("a", TOOK));
+    metrics.redirected(&Redirected { from: "db:6379", to: None });
+    metrics.node_kept_out(&NodeKeptOut { node: "a", why: WhyKeptOut::Quarantine });
+    metrics.node_kept_out(&NodeKeptOut { node: "b", why: WhyKeptOut::Failed(&error) });
+    metrics.node_back(&NodeBack { node: "a", after: TOOK });
     let request = "lock.store.request.duration";
     check(
         &bench.read(),
@@ -217,7 +234,8 @@ fn a_lease_fails_until_it_is_renewed_or_lost() {
     let bench = Bench::new(|it| it);
     let (one, other, metrics) = (key("a"), key("b"), &bench.metrics);
     let error = Error::new(ErrorKind::Unreachable, "no connection");
-    let renewed = |key, outcome| metrics.lease_renewed(&LeaseRenewed::new(key, outcome, TOOK, TTL));
+    let renewed =
+        |key, outcome| metrics.lease_renewed(&LeaseRenewed { key, outcome, took: TOOK, ttl: TTL });
     let failing = || match bench.read().remove("lock.renewals.failing{}") {
         Some(Value::Now(leases)) => leases,
         other => panic!("{other:?}"),
@@ -230,7 +248,13 @@ fn a_lease_fails_until_it_is_renewed_or_lost() {
     assert_eq!(failing(), 2.0);
     renewed(&one, RenewalOutcome::Renewed);
     assert_eq!(failing(), 1.0);
-    metrics.lease_lost(&Loss::new(&other, LossReason::Expired, &[], Duration::ZERO, TOOK));
+    metrics.lease_lost(&Loss {
+        key: &other,
+        reason: LossReason::Expired,
+        holds: &[],
+        left: Duration::ZERO,
+        since: TOOK,
+    });
     assert_eq!(failing(), 0.0);
 }
 

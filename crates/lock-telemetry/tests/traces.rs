@@ -29,14 +29,22 @@ fn key(name: &str) -> Key {
 /// The events of one caller that waits, and holds the lock for a while.
 fn one_turn(traces: &Traces, key: &Key, during: impl FnOnce(HoldId)) {
     let (id, hold) = (AcquisitionId::draw(), HoldId::new(1, 1));
-    traces.acquire_begun(&AcquireBegun::new(id, key, MODE));
-    traces.acquire_waits(&AcquireWaits::new(id, key, MODE));
+    traces.acquire_begun(&AcquireBegun { id, key, mode: MODE });
+    traces.acquire_waits(&AcquireWaits { id, key, mode: MODE });
     let end = AcquireEnd::Granted { hold, entered: Entered::HandOff };
-    traces.acquire_ended(&AcquireEnded::new(id, key, MODE, end, TOOK));
+    traces.acquire_ended(&AcquireEnded { id, key, mode: MODE, outcome: end, waited: TOOK });
     let token = FencingToken::new(7);
-    traces.hold_begun(&HoldBegun::new(hold, Some(id), key, MODE, token));
+    traces.hold_begun(&HoldBegun { id: hold, acquisition: Some(id), key, mode: MODE, token });
     during(hold);
-    let end = HoldEnded::new(hold, Some(id), key, MODE, HoldEnd::Dropped, TOOK, TTL);
+    let end = HoldEnded {
+        id: hold,
+        acquisition: Some(id),
+        key,
+        mode: MODE,
+        how: HoldEnd::Dropped,
+        held: TOOK,
+        ttl: TTL,
+    };
     traces.hold_ended(&end);
 }
 
@@ -69,10 +77,16 @@ fn a_call_that_gets_nothing_has_no_hold() {
     let (journal, traces) = (Journal::default(), Traces::new());
     with_default(journal.subscriber(), || {
         let (id, key) = (AcquisitionId::draw(), key("a"));
-        traces.acquire_begun(&AcquireBegun::new(id, &key, MODE));
+        traces.acquire_begun(&AcquireBegun { id, key: &key, mode: MODE });
         let error = Error::new(ErrorKind::Unreachable, "no connection");
         let end = AcquireEnd::Failed(&error);
-        traces.acquire_ended(&AcquireEnded::new(id, &key, MODE, end, TOOK));
+        traces.acquire_ended(&AcquireEnded {
+            id,
+            key: &key,
+            mode: MODE,
+            outcome: end,
+            waited: TOOK,
+        });
     });
     assert_eq!(journal.span("lock.acquire").field("error"), "no connection");
     assert_eq!(journal.closed(), ["lock.acquire"]);
@@ -85,10 +99,22 @@ fn a_loss_is_an_event_in_the_span_of_the_hold() {
         let key = key("a");
         one_turn(&traces, &key, |hold| {
             let (reason, holds) = (LossReason::Revoked, [hold]);
-            traces.lease_lost(&Loss::new(&key, reason, &holds, TOOK, Duration::ZERO));
+            traces.lease_lost(&Loss {
+                key: &key,
+                reason,
+                holds: &holds,
+                left: TOOK,
+                since: Duration::ZERO,
+            });
         });
         // No hold has a span here.
-        let loss = Loss::new(&key, LossReason::Expired, &[], Duration::ZERO, TOOK);
+        let loss = Loss {
+            key: &key,
+            reason: LossReason::Expired,
+            holds: &[],
+            left: Duration::ZERO,
+            since: TOOK,
+        };
         traces.lease_lost(&loss);
     });
     let events = journal.events();
@@ -103,7 +129,7 @@ fn an_outage_is_told_once_and_so_is_its_end() {
     let (journal, traces) = (Journal::default(), Traces::new());
     let error = Error::new(ErrorKind::Unreachable, "no connection");
     let renewed = |key: &str, outcome| {
-        traces.lease_renewed(&LeaseRenewed::new(&self::key(key), outcome, TOOK, TTL))
+        traces.lease_renewed(&LeaseRenewed { key: &self::key(key), outcome, took: TOOK, ttl: TTL })
     };
     with_default(journal.subscriber(), || {
         for _ in 0..2 {

@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{LossReason, event};
+use super::LossReason;
 use crate::{Error, FencingToken, Key, Mode};
 
 /// The name of one acquisition. No other acquisition of this process has it.
@@ -18,7 +19,7 @@ use crate::{Error, FencingToken, Key, Mode};
 /// assert_ne!(AcquisitionId::draw().get(), AcquisitionId::draw().get());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AcquisitionId(u64);
+pub struct AcquisitionId(NonZeroU64);
 
 impl AcquisitionId {
     /// A name that no acquisition of this process has had. Cheap, on any number of threads.
@@ -40,12 +41,14 @@ impl AcquisitionId {
             id
         };
         // The thread may be ending, without its variables.
-        Self(OWN.try_with(draw).unwrap_or_else(|_| NEXT.fetch_add(BLOCK, Ordering::Relaxed) + 1))
+        let id = OWN.try_with(draw);
+        let id = id.unwrap_or_else(|_| NEXT.fetch_add(BLOCK, Ordering::Relaxed) + 1);
+        Self(NonZeroU64::new(id).unwrap_or(NonZeroU64::MIN))
     }
 
     /// The name as a number.
     pub fn get(self) -> u64 {
-        self.0
+        self.0.get()
     }
 }
 
@@ -77,44 +80,41 @@ impl fmt::Display for HoldId {
     }
 }
 
-event! {
-    /// A caller wants a lock.
-    AcquireBegun<'a> {
-        /// The acquisition.
-        id: AcquisitionId,
-        /// The key, with the prefix of the locks.
-        key: &'a Key,
-        /// How the caller wants to hold the key.
-        mode: Mode,
-    }
+/// A caller wants a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct AcquireBegun<'a> {
+    /// The acquisition.
+    pub id: AcquisitionId,
+    /// The key, with the prefix of the locks.
+    pub key: &'a Key,
+    /// How the caller wants to hold the key.
+    pub mode: Mode,
 }
 
-event! {
-    /// A caller has become a waiter. It waits for another holder, or for the store to say more.
-    AcquireWaits<'a> {
-        /// The acquisition.
-        id: AcquisitionId,
-        /// The key.
-        key: &'a Key,
-        /// How the caller wants to hold the key.
-        mode: Mode,
-    }
+/// A caller has become a waiter. It waits for another holder, or for the store to say more.
+#[derive(Clone, Copy, Debug)]
+pub struct AcquireWaits<'a> {
+    /// The acquisition.
+    pub id: AcquisitionId,
+    /// The key.
+    pub key: &'a Key,
+    /// How the caller wants to hold the key.
+    pub mode: Mode,
 }
 
-event! {
-    /// An acquisition is over.
-    AcquireEnded<'a> {
-        /// The acquisition.
-        id: AcquisitionId,
-        /// The key.
-        key: &'a Key,
-        /// How the caller wanted to hold the key.
-        mode: Mode,
-        /// What has become of it.
-        outcome: AcquireEnd<'a>,
-        /// How long it took, from the first poll on.
-        waited: Duration,
-    }
+/// An acquisition is over.
+#[derive(Clone, Copy, Debug)]
+pub struct AcquireEnded<'a> {
+    /// The acquisition.
+    pub id: AcquisitionId,
+    /// The key.
+    pub key: &'a Key,
+    /// How the caller wanted to hold the key.
+    pub mode: Mode,
+    /// What has become of it.
+    pub outcome: AcquireEnd<'a>,
+    /// How long it took, from the first poll on.
+    pub waited: Duration,
 }
 
 /// What has become of an acquisition.
@@ -193,40 +193,38 @@ impl Entered {
     }
 }
 
-event! {
-    /// A holder has a guard or a permit.
-    HoldBegun<'a> {
-        /// The hold.
-        id: HoldId,
-        /// The acquisition that led to the hold. `None` for a permit that was split off another one.
-        acquisition: Option<AcquisitionId>,
-        /// The key.
-        key: &'a Key,
-        /// How the holder holds the key.
-        mode: Mode,
-        /// The fencing token.
-        token: FencingToken,
-    }
+/// A holder has a guard or a permit.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldBegun<'a> {
+    /// The hold.
+    pub id: HoldId,
+    /// The acquisition that led to the hold. `None` for a permit that was split off another one.
+    pub acquisition: Option<AcquisitionId>,
+    /// The key.
+    pub key: &'a Key,
+    /// How the holder holds the key.
+    pub mode: Mode,
+    /// The fencing token.
+    pub token: FencingToken,
 }
 
-event! {
-    /// A guard or a permit has gone.
-    HoldEnded<'a> {
-        /// The hold.
-        id: HoldId,
-        /// The acquisition that led to the hold.
-        acquisition: Option<AcquisitionId>,
-        /// The key.
-        key: &'a Key,
-        /// The mode in which the hold began. A later conversion does not change it, so that the two events agree.
-        mode: Mode,
-        /// How it ended.
-        how: HoldEnd,
-        /// How long the holder had the guard, also if the lease was lost before.
-        held: Duration,
-        /// How long a lease of the lock lives unless it is renewed.
-        ttl: Duration,
-    }
+/// A guard or a permit has gone.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldEnded<'a> {
+    /// The hold.
+    pub id: HoldId,
+    /// The acquisition that led to the hold.
+    pub acquisition: Option<AcquisitionId>,
+    /// The key.
+    pub key: &'a Key,
+    /// The mode in which the hold began. A later conversion does not change it, so that the two events agree.
+    pub mode: Mode,
+    /// How it ended.
+    pub how: HoldEnd,
+    /// How long the holder had the guard, also if the lease was lost before.
+    pub held: Duration,
+    /// How long a lease of the lock lives unless it is renewed.
+    pub ttl: Duration,
 }
 
 /// How a hold has ended.

@@ -2,33 +2,29 @@
 
 use std::time::Duration;
 
-use super::event;
 use crate::Key;
 
-event! {
-    /// The driver came to its work later than it wanted to.
-    DriverStalled {
-        /// How late it was.
-        late: Duration,
-    }
+/// The driver came to its work later than it wanted to.
+#[derive(Clone, Copy, Debug)]
+pub struct DriverStalled {
+    /// How late it was.
+    pub late: Duration,
 }
 
-event! {
-    /// The clock of the leases went on while this process did not. Leases may have ended meanwhile.
-    ClockJumped {
-        /// By how much the clock was ahead.
-        by: Duration,
-    }
+/// The clock of the leases went on while this process did not. Leases may have ended meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockJumped {
+    /// By how much the clock was ahead.
+    pub by: Duration,
 }
 
-event! {
-    /// A renewal leaves later than it was due, by more than a sixth of the lease.
-    RenewalLate<'a> {
-        /// The key.
-        key: &'a Key,
-        /// How late it is.
-        late: Duration,
-        /// How long the lease still lasts.
-        left: Duration,
-    }
+/// A renewal leaves later than it was due, by more than a sixth of the lease.
+#[derive(Clone, Copy, Debug)]
+pub struct RenewalLate<'a> {
+    /// The key.
+    pub key: &'a Key,
+    /// How late it is.
+    pub late: Duration,
+    /// How long the lease still lasts.
+    pub left: Duration,
 }

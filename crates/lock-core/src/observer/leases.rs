@@ -1,23 +1,22 @@
-//! Leases: renewals, losses, hand-overs.
+//! Leases: renewals, losses, hand-overs to other processes.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::{HoldId, event};
+use super::HoldId;
 use crate::{Error, Key};
 
-event! {
-    /// The store has answered a renewal, or has not.
-    LeaseRenewed<'a> {
-        /// The key.
-        key: &'a Key,
-        /// What the store says.
-        outcome: RenewalOutcome<'a>,
-        /// How long the answer took.
-        took: Duration,
-        /// How long the lease was to live from the renewal on. Unless a later renewal succeeds, it is over by then.
-        ttl: Duration,
-    }
+/// The store has answered a renewal, or has not.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseRenewed<'a> {
+    /// The key.
+    pub key: &'a Key,
+    /// What the store says.
+    pub outcome: RenewalOutcome<'a>,
+    /// How long the answer took.
+    pub took: Duration,
+    /// How long the lease was to live from the renewal on. Unless a later renewal succeeds, it is over by then.
+    pub ttl: Duration,
 }
 
 /// What has become of a renewal.
@@ -48,20 +47,19 @@ impl RenewalOutcome<'_> {
     }
 }
 
-event! {
-    /// A lease is lost while holders have it.
-    Loss<'a> {
-        /// The key.
-        key: &'a Key,
-        /// Why it is lost.
-        reason: LossReason,
-        /// The holds that have lost the lease. Their guards live on for now.
-        holds: &'a [HoldId],
-        /// How long the lease would still have lasted. Zero if it had ended.
-        left: Duration,
-        /// How long ago the lease had ended when this process noticed. Zero if it had not.
-        since: Duration,
-    }
+/// A lease is lost while holders have it.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss<'a> {
+    /// The key.
+    pub key: &'a Key,
+    /// Why it is lost.
+    pub reason: LossReason,
+    /// The holds that have lost the lease. Their guards live on for now.
+    pub holds: &'a [HoldId],
+    /// How long the lease would still have lasted. Zero if it had ended.
+    pub left: Duration,
+    /// How long ago the lease had ended when this process noticed. Zero if it had not.
+    pub since: Duration,
 }
 
 /// Why a guard has no lease any more.
@@ -108,39 +106,14 @@ impl fmt::Display for LossReason {
     }
 }
 
-event! {
-    /// The lock goes from one holder to the next.
-    HandedOver<'a> {
-        /// The key.
-        key: &'a Key,
-        /// Where it goes.
-        kind: HandOver,
-    }
-}
-
-/// Where a lock goes.
+/// The lock goes to another process: the store has the lease back, and the last that this process heard is that other claims
+/// wait there.
 ///
-/// The [example](super::Observer#examples) of an observer shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum HandOver {
-    /// To another holder of this process, without the store.
-    Local,
-    /// To this process: the store granted the key to the claim of this process in its queue.
-    Received,
-    /// To another process: the store has the lease back, and the last that this process heard is that other claims wait
-    /// there. To count hand-overs between processes, count what is received: a process does not hear of every claim that
-    /// waits, nor of every one that leaves.
-    Given,
-}
-
-impl HandOver {
-    /// The kind in one word, for a label: `local`, `received` or `given`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Received => "received",
-            Self::Given => "given",
-        }
-    }
+/// The process that gets the lock, or the waiter of this process that does, says so by [`Entered`](super::Entered). To count
+/// hand-overs between processes, count acquisitions that entered by `Granted`: a process does not hear of every claim that
+/// waits, nor of every one that leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct HandedOver<'a> {
+    /// The key.
+    pub key: &'a Key,
 }

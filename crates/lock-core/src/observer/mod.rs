@@ -65,7 +65,7 @@ pub use acquisitions::{
     HoldEnd, HoldEnded, HoldId,
 };
 pub use health::{ClockJumped, DriverStalled, RenewalLate};
-pub use leases::{HandOver, HandedOver, LeaseRenewed, Loss, LossReason, RenewalOutcome};
+pub use leases::{HandedOver, LeaseRenewed, Loss, LossReason, RenewalOutcome};
 pub use observers::Observers;
 pub use store::{
     Connected, Disconnected, NodeBack, NodeKeptOut, Redirected, StoreAnswered, WhyKeptOut,
@@ -110,7 +110,7 @@ pub use store::{
 ///         eprintln!("{}: {}, for {} holds", event.key, event.reason, event.holds.len());
 ///     }
 ///     fn handed_over(&self, event: &HandedOver<'_>) {
-///         println!("{}: {}", event.key, event.kind.name());
+///         println!("{} goes to another process", event.key);
 ///     }
 ///     fn store_answered(&self, event: &StoreAnswered<'_>) {
 ///         println!("{} {} took {:?}", event.server, event.verb, event.took);
@@ -143,7 +143,7 @@ pub use store::{
 ///
 /// let mut observers = Observers::none();
 /// observers.add(std::sync::Arc::new(Prints));
-/// observers.tell(|it| it.connected(&Connected::new("db:6379", false)));
+/// observers.tell(|it| it.connected(&Connected { server: "db:6379", again: false }));
 /// ```
 pub trait Observer: Send + Sync {
     /// A caller wants a lock. Called in the task of the caller, in the first poll.
@@ -184,7 +184,7 @@ pub trait Observer: Send + Sync {
         let _ = event;
     }
 
-    /// The lock goes from one holder to the next.
+    /// The lock goes to another process.
     fn handed_over(&self, event: &HandedOver<'_>) {
         let _ = event;
     }
@@ -234,27 +234,3 @@ pub trait Observer: Send + Sync {
         let _ = event;
     }
 }
-
-/// Defines an event: a struct that only the function `new` makes outside this crate.
-macro_rules! event {
-    ($(#[$about:meta])* $name:ident $(<$life:lifetime>)? {
-        $($(#[$of_field:meta])* $field:ident: $type:ty,)*
-    }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug)]
-        #[non_exhaustive]
-        pub struct $name $(<$life>)? {
-            $($(#[$of_field])* pub $field: $type,)*
-        }
-
-        impl $(<$life>)? $name $(<$life>)? {
-            /// An event with these facts, for code that tells [observers](super::Observers) of it.
-            #[inline]
-            pub fn new($($field: $type),*) -> Self {
-                Self { $($field),* }
-            }
-        }
-    };
-}
-
-use event;

@@ -30,7 +30,7 @@ use super::Observer;
 /// let mut observers = Observers::none();
 /// assert!(observers.is_empty());
 /// observers.add(count.clone());
-/// observers.tell(|observer| observer.connected(&Connected::new("db:6379", false)));
+/// observers.tell(|observer| observer.connected(&Connected { server: "db:6379", again: false }));
 /// assert_eq!(count.0.load(Ordering::Relaxed), 1);
 /// ```
 #[derive(Clone, Default)]
@@ -112,7 +112,7 @@ mod tests {
         observers.tell(|_| unreachable!("there is none"));
         observers.add(Arc::new(Panics));
         observers.add(Arc::clone(&count) as _);
-        let event = DriverStalled::new(Duration::from_secs(1));
+        let event = DriverStalled { late: Duration::from_secs(1) };
         for told in 1..=3 {
             observers.tell(|observer| observer.driver_stalled(&event));
             assert_eq!(count.0.load(Ordering::Relaxed), told);

@@ -2,62 +2,56 @@
 
 use std::time::Duration;
 
-use super::event;
 use crate::Error;
 
-event! {
-    /// A request to the store is over.
-    StoreAnswered<'a> {
-        /// The server: host and port, or the path of a socket.
-        server: &'a str,
-        /// What was asked for, for example `acquire`. There are few verbs, so they can be a label.
-        verb: &'static str,
-        /// The error, if there was no useful answer. The store may have carried out the request.
-        error: Option<&'a Error>,
-        /// How long it took.
-        took: Duration,
-    }
+/// A request to the store is over.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreAnswered<'a> {
+    /// The server: host and port, or the path of a socket.
+    pub server: &'a str,
+    /// What was asked for, for example `acquire`. There are few verbs, so they can be a label.
+    pub verb: &'static str,
+    /// The error, if there was no useful answer. The store may have carried out the request.
+    pub error: Option<&'a Error>,
+    /// How long it took.
+    pub took: Duration,
 }
 
-event! {
-    /// A connection to a server was opened.
-    Connected<'a> {
-        /// The server.
-        server: &'a str,
-        /// Whether an earlier connection of this client to the server, or to the server in its place, had ended.
-        again: bool,
-    }
+/// A connection to a server was opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Connected<'a> {
+    /// The server.
+    pub server: &'a str,
+    /// Whether an earlier connection of this client to the server, or to the server in its place, had ended.
+    pub again: bool,
 }
 
-event! {
-    /// A connection to a server has ended, or could not be opened.
-    Disconnected<'a> {
-        /// The server.
-        server: &'a str,
-        /// Why it could not be opened. `None` for a connection that has ended.
-        error: Option<&'a Error>,
-    }
+/// A connection to a server has ended, or could not be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Disconnected<'a> {
+    /// The server.
+    pub server: &'a str,
+    /// Why it could not be opened. `None` for a connection that has ended.
+    pub error: Option<&'a Error>,
 }
 
-event! {
-    /// A server has sent a request on to another server: a slot of a cluster has moved, or the server is not the primary
-    /// any more.
-    Redirected<'a> {
-        /// The server that was asked.
-        from: &'a str,
-        /// The server to ask, if the first one named it.
-        to: Option<&'a str>,
-    }
+/// A server has sent a request on to another server: a slot of a cluster has moved, or the server is not the primary
+/// any more.
+#[derive(Clone, Copy, Debug)]
+pub struct Redirected<'a> {
+    /// The server that was asked.
+    pub from: &'a str,
+    /// The server to ask, if the first one named it.
+    pub to: Option<&'a str>,
 }
 
-event! {
-    /// A node of a quorum does not take part.
-    NodeKeptOut<'a> {
-        /// The name of the node.
-        node: &'a str,
-        /// Why.
-        why: WhyKeptOut<'a>,
-    }
+/// A node of a quorum does not take part.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeKeptOut<'a> {
+    /// The name of the node.
+    pub node: &'a str,
+    /// Why.
+    pub why: WhyKeptOut<'a>,
 }
 
 /// Why a node of a quorum does not take part.
@@ -82,12 +76,11 @@ impl WhyKeptOut<'_> {
     }
 }
 
-event! {
-    /// A node of a quorum takes part again.
-    NodeBack<'a> {
-        /// The name of the node.
-        node: &'a str,
-        /// For how long it did not take part.
-        after: Duration,
-    }
+/// A node of a quorum takes part again.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeBack<'a> {
+    /// The name of the node.
+    pub node: &'a str,
+    /// For how long it did not take part.
+    pub after: Duration,
 }

@@ -45,7 +45,7 @@ impl Telling {
         self.is_heard().then(|| {
             let told = Told { telling: self.clone(), server: server.to_string() };
             let again = self.has_ended.swap(false, Ordering::AcqRel);
-            let event = Connected::new(&told.server, again);
+            let event = Connected { server: &told.server, again };
             self.observers.tell(|observer| observer.connected(&event));
             Arc::new(told)
         })
@@ -55,7 +55,7 @@ impl Telling {
     pub(super) fn failed(&self, server: impl ToString, error: &Error) {
         if self.is_heard() {
             let server = server.to_string();
-            let event = Disconnected::new(&server, Some(error));
+            let event = Disconnected { server: &server, error: Some(error) };
             self.observers.tell(|observer| observer.disconnected(&event));
         }
     }
@@ -64,7 +64,7 @@ impl Telling {
     pub(crate) fn redirected(&self, from: impl ToString, to: Option<impl ToString>) {
         if self.is_heard() {
             let (from, to) = (from.to_string(), to.map(|to| to.to_string()));
-            let event = Redirected::new(&from, to.as_deref());
+            let event = Redirected { from: &from, to: to.as_deref() };
             self.observers.tell(|observer| observer.redirected(&event));
         }
     }
@@ -84,7 +84,7 @@ impl Telling {
 
     fn answered(&self, server: &str, verb: &'static str, sent: Instant, error: Option<&Error>) {
         let took = CLOCK.now().saturating_duration_since(sent);
-        let event = StoreAnswered::new(server, verb, error, took);
+        let event = StoreAnswered { server, verb, error, took };
         self.observers.tell(|observer| observer.store_answered(&event));
     }
 }
@@ -104,7 +104,7 @@ impl Told {
     /// The connection has ended.
     pub(super) fn disconnected(&self) {
         self.telling.has_ended.store(true, Ordering::Release);
-        let event = Disconnected::new(&self.server, None);
+        let event = Disconnected { server: &self.server, error: None };
         self.telling.observers.tell(|observer| observer.disconnected(&event));
     }
 }

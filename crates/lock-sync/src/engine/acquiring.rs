@@ -70,17 +70,18 @@ impl Acquiring {
 
     /// Tells the observers what has become of a poll.
     fn tell(&mut self, polled: &mut Poll<Result<Hold, Denial>>) {
-        let Some(mut begun) = self.begun.take() else { return };
-        match (polled, self.observed()) {
-            (Poll::Pending, Some(observed)) => {
-                if matches!(self.state, State::Waiting(_)) {
-                    begun.waits(observed);
-                }
-                self.begun = Some(begun);
+        let observed = self.entry.as_ref().and_then(|entry| entry.observed.as_deref());
+        match (polled, &self.state, &mut self.begun, observed) {
+            (Poll::Pending, State::Waiting(_), Some(begun), Some(observed)) => {
+                begun.waits(observed, self.mode);
             }
-            (Poll::Ready(Err(denial)), Some(observed)) => begun.denied(observed, denial),
-            (Poll::Ready(Ok(hold)), _) => hold.begin(begun),
-            (_, None) => {}
+            (Poll::Ready(Ok(hold)), _, begun, _) => hold.begin(begun.take()),
+            (Poll::Ready(Err(denial)), _, begun, Some(observed)) => {
+                if let Some(begun) = begun.take() {
+                    begun.denied(observed, self.mode, denial);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -184,7 +185,7 @@ impl Drop for Acquiring {
             entry.cancel(id, self.manner);
         }
         if let (Some(begun), Some(observed)) = (self.begun.take(), self.observed()) {
-            begun.abandoned(observed);
+            begun.abandoned(observed, self.mode);
         }
     }
 }

@@ -42,15 +42,13 @@ impl Place {
         match outcome {
             Ok(ticket) => {
                 let mut hold = hold(&self.entry, ticket);
-                if let Some(begun) = begun {
-                    hold.begin(begun);
-                }
+                hold.begin(begun);
                 self.standing = Standing::Held(hold);
                 None
             }
             Err(denial) => {
                 if let (Some(begun), Some(observed)) = (begun, &self.entry.observed) {
-                    begun.denied(observed, &denial);
+                    begun.denied(observed, Mode::Exclusive, &denial);
                 }
                 self.standing = Standing::Gone;
                 Some(denial)
@@ -160,7 +158,7 @@ impl Drop for Gathering {
                 entry.cancel(id, entry.shared.manner);
             }
             if let (Some(begun), Some(observed)) = (begun.take(), &entry.observed) {
-                begun.abandoned(observed);
+                begun.abandoned(observed, Mode::Exclusive);
             }
         }
     }

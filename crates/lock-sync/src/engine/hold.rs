@@ -15,6 +15,8 @@ use crate::error::{LeaseLost, LossReason, ReleaseError};
 pub(crate) struct Hold {
     entry: Arc<Entry>,
     ticket: Ticket,
+    /// The mode in which the hold began.
+    mode: Mode,
     /// How many permits the hold has; 0 for other kinds of lock.
     permits: u32,
     manner: Manner,
@@ -29,13 +31,13 @@ pub(crate) struct Hold {
 impl Hold {
     pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, mode: Mode, manner: Manner) -> Self {
         let permits = mode.permits();
-        Self { entry, ticket, permits, manner, held: OnceLock::new(), live: true, told: None }
+        Self { entry, ticket, mode, permits, manner, held: OnceLock::new(), live: true, told: None }
     }
 
     /// Tells the observers that the acquisition has led to this hold.
-    pub(super) fn begin(&mut self, begun: Begun) {
-        if let Some(observed) = &self.entry.observed {
-            self.told = Some(begun.granted(observed, &self.ticket));
+    pub(super) fn begin(&mut self, begun: Option<Begun>) {
+        if let (Some(begun), Some(observed)) = (begun, &self.entry.observed) {
+            self.told = Some(begun.granted(observed, self.mode, &self.ticket));
         }
     }
 
@@ -50,7 +52,7 @@ impl Hold {
     /// Tells the observers of the end.
     fn tell(&self, end: Option<(Told, HoldEnd, Instant)>) {
         if let (Some((told, how, now)), Some(observed)) = (end, &self.entry.observed) {
-            told.ended(observed, self.ticket.hold, how, now);
+            told.ended(observed, self.mode, self.ticket.hold, how, now);
         }
     }
 
@@ -74,11 +76,15 @@ impl Hold {
         let hold = hold.unwrap_or(self.ticket.hold.gone());
         self.permits = rest;
         let ticket = Ticket { hold, lease: Arc::clone(&self.ticket.lease), ..self.ticket };
-        let told = self.told.as_ref().zip(self.entry.observed.as_ref());
-        let told = told.map(|(whole, observed)| whole.split(observed, &ticket, part));
+        let mode = match self.mode {
+            Mode::Permits { of, .. } => Mode::Permits { take: part, of },
+            other => other,
+        };
+        let told = self.entry.observed.as_ref().map(|it| Told::split(it, mode, &ticket));
         Some(Self {
             entry: Arc::clone(&self.entry),
             ticket,
+            mode,
             permits: part,
             manner: self.manner,
             held: OnceLock::new(),

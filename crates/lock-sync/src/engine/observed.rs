@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lock_core::observer::{
-    AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, Entered, HandOver,
-    HandedOver, HoldBegun, HoldEnd, HoldEnded, Loss, Observers, RenewalLate,
+    AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, HoldBegun, HoldEnd,
+    HoldEnded, Loss, Observers, RenewalLate,
 };
 use lock_core::{Clock, Instant, Key, Mode, observer};
 
@@ -43,6 +43,10 @@ impl Observed {
         observer::HoldId::new(self.number, hold.serial())
     }
 
+    fn grant(&self, ticket: &Ticket) -> AcquireEnd<'static> {
+        AcquireEnd::Granted { hold: self.named(ticket.hold), entered: ticket.entered }
+    }
+
     /// Tells of what the machine has found out at this instant.
     pub(super) fn tell(&self, fact: &Fact, now: Instant) {
         match fact {
@@ -52,11 +56,12 @@ impl Observed {
                 let end = lease.deadline();
                 let left = end.saturating_duration_since(now);
                 let since = now.saturating_duration_since(end);
-                let event = Loss::new(&self.key, loss.reason(), &holds, left, since);
+                let event =
+                    Loss { key: &self.key, reason: loss.reason(), holds: &holds, left, since };
                 self.observers.tell(|observer| observer.lease_lost(&event));
             }
             Fact::Late { late, left } => {
-                let event = RenewalLate::new(&self.key, *late, *left);
+                let event = RenewalLate { key: &self.key, late: *late, left: *left };
                 self.observers.tell(|observer| observer.renewal_late(&event));
             }
         }
@@ -67,54 +72,45 @@ impl Observed {
 pub(super) struct Begun {
     id: AcquisitionId,
     at: Instant,
-    mode: Mode,
     waits: bool,
 }
 
 impl Begun {
     /// A caller wants the lock.
     pub(super) fn new(observed: &Observed, mode: Mode) -> Self {
-        let (id, at) = (AcquisitionId::draw(), observed.clock.now());
-        let event = AcquireBegun::new(id, &observed.key, mode);
+        let (id, key) = (AcquisitionId::draw(), &observed.key);
+        let event = AcquireBegun { id, key, mode };
         observed.observers.tell(|observer| observer.acquire_begun(&event));
-        Self { id, at, mode, waits: false }
+        Self { id, at: observed.clock.now(), waits: false }
     }
 
     /// The caller stands in line.
-    pub(super) fn waits(&mut self, observed: &Observed) {
+    pub(super) fn waits(&mut self, observed: &Observed, mode: Mode) {
         if !std::mem::replace(&mut self.waits, true) {
-            let event = AcquireWaits::new(self.id, &observed.key, self.mode);
+            let event = AcquireWaits { id: self.id, key: &observed.key, mode };
             observed.observers.tell(|observer| observer.acquire_waits(&event));
         }
     }
 
     /// The caller has a hold.
-    pub(super) fn granted(self, observed: &Observed, ticket: &Ticket) -> Told {
-        let (since, hold) = (ticket.since, observed.named(ticket.hold));
-        let told = Told { acquisition: Some(self.id), since, mode: self.mode };
-        self.ends_with(observed, ticket, since);
-        told.begins(observed, hold, ticket);
+    pub(super) fn granted(self, observed: &Observed, mode: Mode, ticket: &Ticket) -> Told {
+        let told = Told { acquisition: Some(self.id), since: ticket.since };
+        let ended = self.ended(observed, mode, observed.grant(ticket), ticket.since);
+        let begun = told.begun(observed, mode, ticket);
+        observed.observers.tell(|observer| {
+            observer.acquire_ended(&ended);
+            observer.hold_begun(&begun);
+        });
         told
     }
 
-    /// The holder has its lock in a stronger mode.
-    pub(super) fn upgraded(self, observed: &Observed, ticket: &Ticket) {
-        self.ends_with(observed, ticket, ticket.since);
+    /// The holder has its lock in this stronger mode.
+    pub(super) fn upgraded(self, observed: &Observed, mode: Mode, ticket: &Ticket) {
+        let event = self.ended(observed, mode, observed.grant(ticket), ticket.since);
+        observed.observers.tell(|observer| observer.acquire_ended(&event));
     }
 
-    fn ends_with(self, observed: &Observed, ticket: &Ticket, now: Instant) {
-        let (hold, entered) = (observed.named(ticket.hold), ticket.entered);
-        self.ends(observed, AcquireEnd::Granted { hold, entered }, now);
-        let kind = match entered {
-            Entered::HandOff => HandOver::Local,
-            Entered::Granted => HandOver::Received,
-            _ => return,
-        };
-        let event = HandedOver::new(&observed.key, kind);
-        observed.observers.tell(|observer| observer.handed_over(&event));
-    }
-
-    pub(super) fn denied(self, observed: &Observed, denial: &Denial) {
+    pub(super) fn denied(self, observed: &Observed, mode: Mode, denial: &Denial) {
         let outcome = match denial {
             Denial::WouldBlock => AcquireEnd::Busy,
             Denial::Timeout(error) => AcquireEnd::Timeout(error.as_ref()),
@@ -122,53 +118,65 @@ impl Begun {
             Denial::Failed(error) => AcquireEnd::Failed(error),
             Denial::Lost(lost) => AcquireEnd::Lost(lost.reason()),
         };
-        self.ends(observed, outcome, observed.clock.now());
+        self.fails(observed, mode, outcome);
     }
 
     /// The caller has gone.
-    pub(super) fn abandoned(self, observed: &Observed) {
-        self.ends(observed, AcquireEnd::Abandoned, observed.clock.now());
+    pub(super) fn abandoned(self, observed: &Observed, mode: Mode) {
+        self.fails(observed, mode, AcquireEnd::Abandoned);
     }
 
-    fn ends(self, observed: &Observed, outcome: AcquireEnd<'_>, now: Instant) {
-        let waited = now.saturating_duration_since(self.at);
-        let event = AcquireEnded::new(self.id, &observed.key, self.mode, outcome, waited);
+    fn fails(self, observed: &Observed, mode: Mode, outcome: AcquireEnd<'_>) {
+        let event = self.ended(observed, mode, outcome, observed.clock.now());
         observed.observers.tell(|observer| observer.acquire_ended(&event));
+    }
+
+    fn ended<'a>(
+        &self,
+        observed: &'a Observed,
+        mode: Mode,
+        outcome: AcquireEnd<'a>,
+        now: Instant,
+    ) -> AcquireEnded<'a> {
+        let waited = now.saturating_duration_since(self.at);
+        AcquireEnded { id: self.id, key: &observed.key, mode, outcome, waited }
     }
 }
 
 /// A hold of which observers have heard.
+#[derive(Clone, Copy)]
 pub(super) struct Told {
     acquisition: Option<AcquisitionId>,
     since: Instant,
-    /// The mode in which the hold began.
-    mode: Mode,
 }
 
 impl Told {
-    /// A hold with this ticket, for a part of the permits of this one.
-    pub(super) fn split(&self, observed: &Observed, ticket: &Ticket, part: u32) -> Self {
-        let mode = match self.mode {
-            Mode::Permits { of, .. } => Mode::Permits { take: part, of },
-            other => other,
-        };
-        let told = Self { acquisition: None, since: observed.clock.now(), mode };
-        told.begins(observed, observed.named(ticket.hold), ticket);
+    /// A hold with this ticket that was split off another one.
+    pub(super) fn split(observed: &Observed, mode: Mode, ticket: &Ticket) -> Self {
+        let told = Self { acquisition: None, since: observed.clock.now() };
+        let event = told.begun(observed, mode, ticket);
+        observed.observers.tell(|observer| observer.hold_begun(&event));
         told
     }
 
-    fn begins(&self, observed: &Observed, hold: observer::HoldId, ticket: &Ticket) {
-        let token = ticket.token;
-        let event = HoldBegun::new(hold, self.acquisition, &observed.key, self.mode, token);
-        observed.observers.tell(|observer| observer.hold_begun(&event));
+    fn begun<'a>(&self, observed: &'a Observed, mode: Mode, ticket: &Ticket) -> HoldBegun<'a> {
+        let (id, token) = (observed.named(ticket.hold), ticket.token);
+        HoldBegun { id, acquisition: self.acquisition, key: &observed.key, mode, token }
     }
 
-    /// The guard has gone at this instant.
-    pub(super) fn ended(self, observed: &Observed, hold: HoldId, how: HoldEnd, now: Instant) {
-        let held = now.saturating_duration_since(self.since);
-        let (id, key) = (observed.named(hold), &observed.key);
-        let (acquisition, ttl) = (self.acquisition, observed.ttl);
-        let event = HoldEnded::new(id, acquisition, key, self.mode, how, held, ttl);
+    /// The guard has gone at this instant. `mode` is the one in which the hold began.
+    pub(super) fn ended(
+        self,
+        observed: &Observed,
+        mode: Mode,
+        hold: HoldId,
+        how: HoldEnd,
+        now: Instant,
+    ) {
+        let Self { acquisition, since } = self;
+        let (id, key, ttl) = (observed.named(hold), &observed.key, observed.ttl);
+        let held = now.saturating_duration_since(since);
+        let event = HoldEnded { id, acquisition, key, mode, how, held, ttl };
         observed.observers.tell(|observer| observer.hold_ended(&event));
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use lock_core::observer::{HandOver, HandedOver, LeaseRenewed, RenewalOutcome};
+use lock_core::observer::{HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode,
     PermitBackend, Released, Renew, Renewal, Ttl,
@@ -292,7 +292,7 @@ impl<E: Asks> Running<E> {
         };
         if !shared.observers.is_empty() {
             let took = shared.clock.now().saturating_duration_since(sent);
-            let event = LeaseRenewed::new(self.entry.key(), outcome, took, ttl.duration());
+            let event = LeaseRenewed { key: self.entry.key(), outcome, took, ttl: ttl.duration() };
             shared.observers.tell(|observer| observer.lease_renewed(&event));
         }
     }
@@ -300,7 +300,7 @@ impl<E: Asks> Running<E> {
     /// The store has answered a release.
     fn tell_hand_over(&self, answer: &Result<(Released, Option<AcquireOutcome>), Error>) {
         if self.wanted && matches!(answer, Ok((Released::Freed { .. }, _))) {
-            let event = HandedOver::new(self.entry.key(), HandOver::Given);
+            let event = HandedOver { key: self.entry.key() };
             self.entry.shared().observers.tell(|observer| observer.handed_over(&event));
         }
     }

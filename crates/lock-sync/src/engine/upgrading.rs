@@ -51,11 +51,11 @@ impl Upgrading {
         let Some(observed) = hold.and_then(|hold| hold.entry().observed.as_deref()) else { return };
         match polled {
             Poll::Pending => {
-                begun.waits(observed);
+                begun.waits(observed, Mode::Exclusive);
                 self.begun = Some(begun);
             }
-            Poll::Ready(Ok(hold)) => begun.upgraded(observed, hold.ticket()),
-            Poll::Ready(Err((_, denial))) => begun.denied(observed, denial),
+            Poll::Ready(Ok(hold)) => begun.upgraded(observed, Mode::Exclusive, hold.ticket()),
+            Poll::Ready(Err((_, denial))) => begun.denied(observed, Mode::Exclusive, denial),
         }
     }
 
@@ -101,7 +101,7 @@ impl Drop for Upgrading {
         if let (Some(hold), Some(begun)) = (&self.hold, self.begun.take())
             && let Some(observed) = &hold.entry().observed
         {
-            begun.abandoned(observed);
+            begun.abandoned(observed, Mode::Exclusive);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The values of labels, as small numbers: so that the handle of a metric is found without a look-up.
 
-use lock_core::observer::{AcquireEnd, Entered, HandOver, HoldEnd, LossReason, RenewalOutcome};
+use lock_core::observer::{AcquireEnd, Entered, HoldEnd, LossReason, RenewalOutcome};
 use lock_core::{ErrorKind, Mode};
 
 /// The value for what a later version of lock-core may add.
@@ -98,11 +98,35 @@ values!(RenewalOutcome<'_> {
     RenewalOutcome::Failed(_) => "failed",
 });
 
-// A hand-over between processes has two sides. The side that gets the lock counts it as `remote`.
-values!(HandOver {
-    HandOver::Local => "local",
-    HandOver::Received => "remote",
-    HandOver::Given => "given",
+/// The way of a lock from one holder to the next. A hand-over between processes has two sides, and each of them counts it.
+#[derive(Clone, Copy)]
+pub(super) enum HandOff {
+    /// Within this process.
+    Local,
+    /// From another process to this one.
+    Remote,
+    /// From this process to another one.
+    Given,
+}
+
+impl HandOff {
+    /// Every kind.
+    pub(super) const ALL: [Self; 3] = [Self::Local, Self::Remote, Self::Given];
+
+    /// The hand-over that has ended an acquisition, if there was one.
+    pub(super) fn of(outcome: &AcquireEnd<'_>) -> Option<Self> {
+        match outcome {
+            AcquireEnd::Granted { entered: Entered::HandOff, .. } => Some(Self::Local),
+            AcquireEnd::Granted { entered: Entered::Granted, .. } => Some(Self::Remote),
+            _ => None,
+        }
+    }
+}
+
+values!(HandOff {
+    HandOff::Local => "local",
+    HandOff::Remote => "remote",
+    HandOff::Given => "given",
 });
 
 /// How an acquisition ended, and if it led to the lock, by which way.

@@ -19,7 +19,7 @@ use lock_core::observer::{
 use metrics::{Label, Recorder, SharedString};
 
 use self::handles::{Group, Sink};
-use self::labels::{Alarm, Answer, Way};
+use self::labels::{Alarm, Answer, HandOff, Way};
 use self::per_class::{Classes, Classify};
 use self::per_store::Store;
 use crate::outage::Outage;
@@ -47,7 +47,7 @@ use crate::outage::Outage;
 /// );
 ///
 /// // It gives the observer to the builders of its locks and of their store. They call it:
-/// metrics.connected(&Connected::new("db:6379", true));
+/// metrics.connected(&Connected { server: "db:6379", again: true });
 ///
 /// let all = recorded.snapshot().into_vec();
 /// let (.., value) = all.iter().find(|(key, ..)| key.key().name() == "lock.reconnects").unwrap();
@@ -176,6 +176,9 @@ impl Observer for Metrics {
             class.waiting.by(&class.group, &event.mode).decrement(1.0);
             let values = (&event.outcome, &event.mode, &way);
             class.acquire.by_three(&class.group, values).record(event.waited);
+            if let Some(kind) = HandOff::of(&event.outcome) {
+                class.handoffs.by(&class.group, &kind).increment(1);
+            }
         });
     }
 
@@ -213,7 +216,7 @@ impl Observer for Metrics {
 
     fn handed_over(&self, event: &HandedOver<'_>) {
         self.classes.with(event.key, |class| {
-            class.handoffs.by(&class.group, &event.kind).increment(1);
+            class.handoffs.by(&class.group, &HandOff::Given).increment(1);
         });
     }
 

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use lock_core::observer::{AcquireEnd, HandOver, HoldEnd, LossReason, RenewalOutcome};
+use lock_core::observer::{AcquireEnd, HoldEnd, LossReason, RenewalOutcome};
 use lock_core::{Key, Mode};
 use metrics::{Counter, Gauge, Histogram, Label};
 
 use super::handles::{Group, Handles};
-use super::labels::{Value, Way};
+use super::labels::{HandOff, Value, Way};
 use super::names;
 
 /// The name of the label with the class of a lock.
@@ -44,7 +44,7 @@ impl Class {
             held: Handles::new(&names::HELD, Mode::COUNT),
             waiting: Handles::new(&names::WAITING, Mode::COUNT),
             lost: Handles::new(&names::LOST, LossReason::COUNT),
-            handoffs: Handles::new(&names::HANDOFFS, HandOver::COUNT),
+            handoffs: Handles::new(&names::HANDOFFS, HandOff::COUNT),
         };
         class.begin();
         class
@@ -56,7 +56,7 @@ impl Class {
         for reason in [Expired, Revoked, HeldTooLong, DriverStopped] {
             self.lost.by(&self.group, &reason);
         }
-        for kind in [HandOver::Local, HandOver::Received, HandOver::Given] {
+        for kind in HandOff::ALL {
             self.handoffs.by(&self.group, &kind);
         }
     }

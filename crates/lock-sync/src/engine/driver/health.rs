@@ -9,14 +9,17 @@ use lock_core::{Clock, Instant};
 const NORMAL: Duration = Duration::from_millis(100);
 
 /// Looks after the driver, and tells the observers.
+#[derive(Clone, Debug)]
 pub(super) struct Health {
     observers: Observers,
     clock: Clock,
+    /// Whether the clock goes on while the computer is suspended. The clock of tests goes on while no time passes.
+    pub(super) counts_suspend: bool,
     last: Option<Look>,
 }
 
 /// One look of the driver at its timers.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Look {
     at: Moment,
     /// When the driver wanted to look again.
@@ -25,7 +28,7 @@ struct Look {
 
 /// A moment on the clock of the leases. The clock that stops while the computer is suspended is read before and after it,
 /// because the thread may lose its processor in between.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Moment {
     before: time::Instant,
     now: Instant,
@@ -41,7 +44,7 @@ struct Found {
 
 impl Health {
     pub(super) fn new(observers: Observers, clock: Clock) -> Self {
-        Self { observers, clock, last: None }
+        Self { observers, clock, counts_suspend: clock == Clock::boot(), last: None }
     }
 
     /// The driver looks at its timers now. The caller holds no lock.
@@ -52,13 +55,13 @@ impl Health {
         let at = Moment::read(self.clock);
         // Until the driver plans its next look, it is busy, and comes back at once.
         let last = self.last.replace(Look { at, next: at.now });
-        let found = last.map(|last| last.compare(&at, self.clock)).unwrap_or_default();
+        let found = last.map(|last| last.compare(&at, self.counts_suspend)).unwrap_or_default();
         if let Some(by) = found.jumped {
-            let event = ClockJumped::new(by);
+            let event = ClockJumped { by };
             self.observers.tell(|observer| observer.clock_jumped(&event));
         }
         if let Some(late) = found.late {
-            let event = DriverStalled::new(late);
+            let event = DriverStalled { late };
             self.observers.tell(|observer| observer.driver_stalled(&event));
         }
     }
@@ -80,11 +83,9 @@ impl Moment {
 
 impl Look {
     /// What has become of the plan at this later moment. The time for which the computer was suspended is a lower bound.
-    fn compare(&self, at: &Moment, clock: Clock) -> Found {
+    fn compare(&self, at: &Moment, counts_suspend: bool) -> Found {
         let passed = at.now.saturating_duration_since(self.at.now);
         let awake = at.after.saturating_duration_since(self.at.before);
-        // The clock of tests goes on while no time passes.
-        let counts_suspend = clock == Clock::boot();
         let asleep = passed.saturating_sub(awake);
         let asleep = if counts_suspend { asleep } else { Duration::ZERO };
         let late = at.now.saturating_duration_since(self.next).saturating_sub(asleep);
@@ -106,7 +107,7 @@ mod tests {
         let (start, now) = (time::Instant::now(), Instant::from_nanos(0));
         let at = Moment { before: start, now, after: start };
         let later = Moment { before: start + awake, now: now + leases, after: start + awake };
-        Look { at, next: now + planned }.compare(&later, Clock::boot())
+        Look { at, next: now + planned }.compare(&later, true)
     }
 
     #[test]
@@ -137,6 +138,6 @@ mod tests {
         let later = start + ms(1_000);
         let later = Moment { before: later, now: now + ms(1_000), after: later };
         let look = Look { at, next: now + ms(1_000) };
-        assert_eq!(look.compare(&later, Clock::boot()), Found::default());
+        assert_eq!(look.compare(&later, true), Found::default());
     }
 }

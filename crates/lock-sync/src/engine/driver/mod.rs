@@ -124,3 +124,96 @@ impl<F: FnOnce()> Drop for Obituary<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use lock_core::Clock;
+    use lock_core::observer::{ClockJumped, DriverStalled, Observer, Observers};
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::engine::Deadline;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    struct Entry;
+
+    impl Timed for Entry {
+        fn tick(self: &Arc<Self>) {
+            unreachable!("its deadline is far ahead");
+        }
+    }
+
+    enum Nothing {}
+
+    impl Errand for Nothing {
+        fn begin(self) {
+            match self {}
+        }
+
+        fn refuse(self) {
+            match self {}
+        }
+    }
+
+    #[derive(Default)]
+    struct Alarms(Mutex<Vec<(&'static str, Duration)>>);
+
+    impl Observer for Alarms {
+        fn driver_stalled(&self, event: &DriverStalled) {
+            self.0.lock().unwrap().push(("stalled", event.late));
+        }
+
+        fn clock_jumped(&self, event: &ClockJumped) {
+            self.0.lock().unwrap().push(("jumped", event.by));
+        }
+    }
+
+    /// What a driver tells after its clock has gone on by an hour at once, with a deadline after two hours.
+    async fn alarms(
+        timers: impl FnOnce(Timers<Entry>) -> Timers<Entry>,
+    ) -> (&'static str, Duration) {
+        let (clock, alarms) = (Clock::tokio(), Arc::new(Alarms::default()));
+        let mut observers = Observers::none();
+        observers.add(alarms.clone());
+        let timers = Arc::new(timers(Timers::new(clock, Duration::ZERO, observers)));
+        let runtime = Some(Handle::current());
+        let driver =
+            Driver::<Nothing>::start(runtime, &timers, &Arc::default(), pending(), || {}).unwrap();
+        let (entry, at) = (Arc::new(Entry), clock.now() + 2 * HOUR);
+        timers.arm(&entry, None, Deadline { at, flexible: false });
+        // The test never sleeps: otherwise the runtime would advance the clock by itself.
+        while !timers.is_asleep() {
+            yield_now().await;
+        }
+        assert_eq!(alarms.0.lock().unwrap()[..], []);
+        tokio::time::advance(HOUR).await;
+        let told = loop {
+            if let [told, ..] = alarms.0.lock().unwrap()[..] {
+                break told;
+            }
+            yield_now().await;
+        };
+        assert_eq!(alarms.0.lock().unwrap().len(), 1);
+        drop(driver);
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_goes_on_without_the_driver_has_jumped() {
+        let (what, by) = alarms(Timers::counting_suspend).await;
+        assert_eq!(what, "jumped");
+        assert!(by <= HOUR && by > HOUR * 9 / 10, "{by:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driver_that_comes_late_on_a_clock_that_stops_with_the_computer_has_stalled() {
+        let (what, late) = alarms(|timers| timers).await;
+        assert_eq!(what, "stalled");
+        assert!(late < HOUR && late > HOUR * 9 / 10, "{late:?}");
+    }
+}

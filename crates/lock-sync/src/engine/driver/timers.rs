@@ -37,7 +37,8 @@ pub(crate) struct Timers<T> {
     /// When the driver looks next, in nanoseconds on `clock`.
     next_look: AtomicU64,
     earlier: Notify,
-    observers: Observers,
+    /// The health of a driver that has not looked yet.
+    health: Health,
 }
 
 const SLICE: Duration = Duration::from_secs(1);
@@ -50,8 +51,15 @@ impl<T: Timed> Timers<T> {
             deadlines: Mutex::default(),
             next_look: AtomicU64::new(Instant::FAR_FUTURE.as_nanos()),
             earlier: Notify::new(),
-            observers,
+            health: Health::new(observers, clock),
         }
+    }
+
+    /// The clock of these timers may be that of a computer that is suspended, whatever clock it is.
+    #[cfg(test)]
+    pub(super) fn counting_suspend(mut self) -> Self {
+        self.health.counts_suspend = true;
+        self
     }
 
     /// Sets the deadline of an entry, in place of its former one.
@@ -75,9 +83,15 @@ impl<T: Timed> Timers<T> {
         self.lock().of(deadline.flexible).remove(&(deadline.at, id));
     }
 
+    /// Whether the driver waits for the deadlines that there are.
+    #[cfg(test)]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.next_look.load(Ordering::Relaxed) < Instant::FAR_FUTURE.as_nanos()
+    }
+
     /// Looks after the driver of these timers.
     pub(super) fn health(&self) -> Health {
-        Health::new(self.observers.clone(), self.clock)
+        self.health.clone()
     }
 
     /// Waits until a deadline has passed. Returns its entry, and those of the flexible deadlines within an open window.
