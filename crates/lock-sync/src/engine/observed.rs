@@ -97,10 +97,8 @@ impl Begun {
         let told = Told { acquisition: Some(self.id), since: ticket.since };
         let ended = self.ended(observed, mode, observed.grant(ticket), ticket.since);
         let begun = told.begun(observed, mode, ticket);
-        observed.observers.tell(|observer| {
-            observer.acquire_ended(&ended);
-            observer.hold_begun(&begun);
-        });
+        observed.observers.tell(|observer| observer.acquire_ended(&ended));
+        observed.observers.tell(|observer| observer.hold_begun(&begun));
         told
     }
 
