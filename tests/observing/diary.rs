@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lock_core::observer::{
     AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, Connected, Disconnected,
-    HandedOver, HoldBegun, HoldEnded, HoldId, LeaseRenewed, Loss, NodeBack, NodeKeptOut, Observer,
-    Redirected, StoreAnswered,
+    DriverStalled, HandedOver, HoldBegun, HoldEnded, HoldId, LeaseRenewed, Loss, NodeBack,
+    NodeKeptOut, Observer, Redirected, RenewalLate, StoreAnswered,
 };
 use lock_tests::{SOON, eventually_async};
 
-/// Writes down what happens to locks, and apart from that what happens to their store. Checks that pairs are pairs.
+/// Writes down what happens to locks, to their store and to their driver, on a page each. Checks that pairs are pairs.
 #[derive(Default)]
 pub(crate) struct Diary(Mutex<Pages>);
 
@@ -19,6 +19,7 @@ pub(crate) struct Diary(Mutex<Pages>);
 struct Pages {
     locks: Vec<String>,
     store: Vec<String>,
+    driver: Vec<String>,
     acquiring: BTreeMap<AcquisitionId, ()>,
     holding: BTreeMap<HoldId, Option<AcquisitionId>>,
 }
@@ -40,6 +41,11 @@ impl Diary {
     /// What has happened to the store so far.
     pub(crate) fn of_store(&self) -> Vec<String> {
         self.pages().store.clone()
+    }
+
+    /// What the driver has said of itself since the last call.
+    pub(crate) fn of_driver(&self) -> Vec<String> {
+        std::mem::take(&mut self.pages().driver)
     }
 
     /// How many callers wait, and how many guards there are.
@@ -64,6 +70,10 @@ impl Diary {
 
     fn lock(&self, what: impl Into<String>) {
         self.pages().locks.push(what.into());
+    }
+
+    fn driver(&self, what: impl Into<String>) {
+        self.pages().driver.push(what.into());
     }
 
     fn store(&self, what: String) {
@@ -115,6 +125,15 @@ impl Observer for Diary {
 
     fn handed_over(&self, _: &HandedOver<'_>) {
         self.lock("given");
+    }
+
+    fn driver_stalled(&self, _: &DriverStalled) {
+        self.driver("stalled");
+    }
+
+    fn renewal_late(&self, event: &RenewalLate<'_>) {
+        let lasts = if event.left.is_zero() { "is over" } else { "lasts" };
+        self.driver(format!("late, and the lease {lasts}"));
     }
 
     fn store_answered(&self, event: &StoreAnswered<'_>) {

@@ -81,6 +81,8 @@ impl fmt::Display for HoldId {
 }
 
 /// A caller wants a lock.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct AcquireBegun<'a> {
     /// The acquisition.
@@ -92,6 +94,8 @@ pub struct AcquireBegun<'a> {
 }
 
 /// A caller has become a waiter. It waits for another holder, or for the store to say more.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct AcquireWaits<'a> {
     /// The acquisition.
@@ -103,6 +107,8 @@ pub struct AcquireWaits<'a> {
 }
 
 /// An acquisition is over.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct AcquireEnded<'a> {
     /// The acquisition.
@@ -194,6 +200,8 @@ impl Entered {
 }
 
 /// A holder has a guard or a permit.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldBegun<'a> {
     /// The hold.
@@ -209,6 +217,8 @@ pub struct HoldBegun<'a> {
 }
 
 /// A guard or a permit has gone.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldEnded<'a> {
     /// The hold.

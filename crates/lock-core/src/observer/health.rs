@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::Key;
 
 /// The driver came to its work later than it wanted to.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverStalled {
     /// How late it was.
@@ -12,6 +14,8 @@ pub struct DriverStalled {
 }
 
 /// The clock of the leases went on while this process did not. Leases may have ended meanwhile.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockJumped {
     /// By how much the clock was ahead.
@@ -19,6 +23,8 @@ pub struct ClockJumped {
 }
 
 /// A renewal leaves later than it was due, by more than a sixth of the lease.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct RenewalLate<'a> {
     /// The key.

@@ -7,6 +7,8 @@ use super::HoldId;
 use crate::{Error, Key};
 
 /// The store has answered a renewal, or has not.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRenewed<'a> {
     /// The key.
@@ -48,6 +50,8 @@ impl RenewalOutcome<'_> {
 }
 
 /// A lease is lost while holders have it.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss<'a> {
     /// The key.
@@ -112,6 +116,8 @@ impl fmt::Display for LossReason {
 /// The process that gets the lock, or the waiter of this process that does, says so by [`Entered`](super::Entered). To count
 /// hand-overs between processes, count acquisitions that entered by `Granted`: a process does not hear of every claim that
 /// waits, nor of every one that leaves.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct HandedOver<'a> {
     /// The key.

@@ -13,6 +13,11 @@
 //! - [`lease_lost`](Observer::lease_lost) names the holds that lost the lease. Their guards live on, so each hold ends later.
 //! - [`node_kept_out`](Observer::node_kept_out) and [`node_back`](Observer::node_back) alternate for each node.
 //!
+//! # Events
+//!
+//! An event is a plain struct: code that tells of it names each field. A later version may add fields. So an observer reads
+//! the fields that it needs, and a pattern for an event ends in `..`.
+//!
 //! # Where an observer runs
 //!
 //! The locks call the observer on the thread on which they find a fact out, and while they hold none of their own locks. So

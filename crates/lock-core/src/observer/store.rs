@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::Error;
 
 /// A request to the store is over.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreAnswered<'a> {
     /// The server: host and port, or the path of a socket.
@@ -18,6 +20,8 @@ pub struct StoreAnswered<'a> {
 }
 
 /// A connection to a server was opened.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Connected<'a> {
     /// The server.
@@ -27,6 +31,8 @@ pub struct Connected<'a> {
 }
 
 /// A connection to a server has ended, or could not be opened.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Disconnected<'a> {
     /// The server.
@@ -37,6 +43,8 @@ pub struct Disconnected<'a> {
 
 /// A server has sent a request on to another server: a slot of a cluster has moved, or the server is not the primary
 /// any more.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Redirected<'a> {
     /// The server that was asked.
@@ -46,6 +54,8 @@ pub struct Redirected<'a> {
 }
 
 /// A node of a quorum does not take part.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeKeptOut<'a> {
     /// The name of the node.
@@ -77,6 +87,8 @@ impl WhyKeptOut<'_> {
 }
 
 /// A node of a quorum takes part again.
+///
+/// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeBack<'a> {
     /// The name of the node.

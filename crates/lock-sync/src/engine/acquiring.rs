@@ -1,7 +1,7 @@
 //! The acquisition of a lock by one task.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use lock_core::Mode;
 
@@ -55,50 +55,24 @@ impl Acquiring {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
-        let Some(observed) = self.observed() else { return self.poll_plainly(context) };
-        if matches!(self.state, State::New(_)) && self.begun.is_none() {
-            self.begun = Some(Begun::new(observed, self.mode));
-        }
-        let mut polled = self.poll_plainly(context);
-        self.tell(&mut polled);
-        polled
-    }
-
-    fn observed(&self) -> Option<&Observed> {
-        self.entry.as_ref()?.observed.as_deref()
-    }
-
-    /// Tells the observers what has become of a poll.
-    fn tell(&mut self, polled: &mut Poll<Result<Hold, Denial>>) {
-        let observed = self.entry.as_ref().and_then(|entry| entry.observed.as_deref());
-        match (polled, &self.state, &mut self.begun, observed) {
-            (Poll::Pending, State::Waiting(_), Some(begun), Some(observed)) => {
-                begun.waits(observed, self.mode);
-            }
-            (Poll::Ready(Ok(hold)), _, begun, _) => hold.begin(begun.take()),
-            (Poll::Ready(Err(denial)), _, begun, Some(observed)) => {
-                if let Some(begun) = begun.take() {
-                    begun.denied(observed, self.mode, denial);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn poll_plainly(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
+        self.tell_begin();
         if let Some(ticket) = self.share() {
             return Poll::Ready(Ok(self.hold(ticket)));
         }
         loop {
-            let outcome = ready!(self.advance(context));
+            let Poll::Ready(outcome) = self.advance(context) else {
+                self.tell_wait();
+                return Poll::Pending;
+            };
             self.state = State::Done;
-            let hold = self.hold(outcome?);
-            if hold.check().is_ok() {
-                return Poll::Ready(Ok(hold));
+            match outcome {
+                Ok(ticket) if ticket.check().is_ok() => return Poll::Ready(Ok(self.hold(ticket))),
+                Ok(ticket) => self.begin_anew(ticket),
+                Err(denial) => {
+                    self.tell_end(|begun, observed, mode| begun.denied(observed, mode, &denial));
+                    return Poll::Ready(Err(denial));
+                }
             }
-            // The hold is over before it was used: begin anew.
-            self.entry = Some(Arc::clone(hold.entry()));
-            self.state = State::Entering;
         }
     }
 
@@ -116,7 +90,42 @@ impl Acquiring {
         self.state = State::Done;
         // Moved rather than cloned: many tasks contend for the reference count.
         let Some(entry) = self.entry.take() else { completed() };
-        Hold::new(entry, ticket, self.mode, self.manner)
+        Hold::new(entry, ticket, self.mode, self.manner, self.begun.take())
+    }
+
+    /// The hold is over before it was used.
+    fn begin_anew(&mut self, ticket: Ticket) {
+        let Some(entry) = &self.entry else { completed() };
+        drop(Hold::new(Arc::clone(entry), ticket, self.mode, self.manner, None));
+        self.state = State::Entering;
+    }
+
+    // ---- What observers hear ----
+
+    fn observed(&self) -> Option<&Observed> {
+        self.entry.as_ref()?.observed.as_deref()
+    }
+
+    fn tell_begin(&mut self) {
+        if let (State::New(_), None, Some(observed)) = (&self.state, &self.begun, self.observed()) {
+            self.begun = Begun::new(observed, self.mode);
+        }
+    }
+
+    fn tell_wait(&mut self) {
+        let observed = self.entry.as_ref().and_then(|entry| entry.observed.as_deref());
+        if let (State::Waiting(_), Some(begun), Some(observed)) =
+            (&self.state, &mut self.begun, observed)
+        {
+            begun.waits(observed, self.mode);
+        }
+    }
+
+    /// Tells of an end without a hold.
+    fn tell_end(&mut self, end: impl FnOnce(Begun, &Observed, Mode)) {
+        if let (Some(begun), Some(observed)) = (self.begun.take(), self.observed()) {
+            end(begun, observed, self.mode);
+        }
     }
 
     /// Goes on until there is an outcome.
@@ -184,8 +193,6 @@ impl Drop for Acquiring {
         {
             entry.cancel(id, self.manner);
         }
-        if let (Some(begun), Some(observed)) = (self.begun.take(), self.observed()) {
-            begun.abandoned(observed, self.mode);
-        }
+        self.tell_end(Begun::abandoned);
     }
 }

@@ -32,7 +32,7 @@ struct Place {
 
 impl Place {
     fn new(entry: &Arc<Entry>) -> Self {
-        let begun = entry.observed.as_ref().map(|it| Begun::new(it, Mode::Exclusive));
+        let begun = entry.observed.as_ref().and_then(|it| Begun::new(it, Mode::Exclusive));
         Self { entry: Arc::clone(entry), standing: Standing::Gone, begun }
     }
 
@@ -41,9 +41,7 @@ impl Place {
         let begun = self.begun.take();
         match outcome {
             Ok(ticket) => {
-                let mut hold = hold(&self.entry, ticket);
-                hold.begin(begun);
-                self.standing = Standing::Held(hold);
+                self.standing = Standing::Held(hold(&self.entry, ticket, begun));
                 None
             }
             Err(denial) => {
@@ -164,6 +162,6 @@ impl Drop for Gathering {
     }
 }
 
-fn hold(entry: &Arc<Entry>, ticket: Ticket) -> Hold {
-    Hold::new(Arc::clone(entry), ticket, Mode::Exclusive, entry.shared.manner)
+fn hold(entry: &Arc<Entry>, ticket: Ticket, begun: Option<Begun>) -> Hold {
+    Hold::new(Arc::clone(entry), ticket, Mode::Exclusive, entry.shared.manner, begun)
 }

@@ -29,16 +29,18 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    pub(super) fn new(entry: Arc<Entry>, ticket: Ticket, mode: Mode, manner: Manner) -> Self {
-        let permits = mode.permits();
-        Self { entry, ticket, mode, permits, manner, held: OnceLock::new(), live: true, told: None }
-    }
-
-    /// Tells the observers that the acquisition has led to this hold.
-    pub(super) fn begin(&mut self, begun: Option<Begun>) {
-        if let (Some(begun), Some(observed)) = (begun, &self.entry.observed) {
-            self.told = Some(begun.granted(observed, self.mode, &self.ticket));
-        }
+    /// A hold to which this acquisition has led, if observers have heard of one.
+    pub(super) fn new(
+        entry: Arc<Entry>,
+        ticket: Ticket,
+        mode: Mode,
+        manner: Manner,
+        begun: Option<Begun>,
+    ) -> Self {
+        let begun = begun.zip(entry.observed.as_ref());
+        let told = begun.map(|(begun, observed)| begun.granted(observed, mode, &ticket));
+        let (permits, held) = (mode.permits(), OnceLock::new());
+        Self { entry, ticket, mode, permits, manner, held, live: true, told }
     }
 
     /// Notes how and when the hold ends, before it lets go.
@@ -80,7 +82,8 @@ impl Hold {
             Mode::Permits { of, .. } => Mode::Permits { take: part, of },
             other => other,
         };
-        let told = self.entry.observed.as_ref().map(|it| Told::split(it, mode, &ticket));
+        let observed = self.told.and(self.entry.observed.as_ref());
+        let told = observed.map(|it| Told::split(it, mode, &ticket));
         Some(Self {
             entry: Arc::clone(&self.entry),
             ticket,

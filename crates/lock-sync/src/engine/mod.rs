@@ -330,7 +330,7 @@ impl Keyed for Entry {
 
     fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>, policy: Policy) -> Self {
         let machine = Machine::new(key.clone(), policy.clone(), shared.clock, owner);
-        let observed = Observed::new(&shared.observers, &key, shared.clock, policy.ttl.duration());
+        let observed = Observed::new(&shared, &key, policy.ttl.duration());
         Self {
             shared,
             observed,

@@ -13,10 +13,13 @@ use lock_core::{Clock, Instant, Key, Mode, observer};
 
 use super::holds::HoldId;
 use super::machine::{Denial, Fact, Ticket};
+use super::shared::{Keyed, Shared};
 
 /// The observers of one entry, and what they have to know of it.
 pub(super) struct Observed {
     observers: Observers,
+    /// They hear of one in so many acquisitions, and of all other facts.
+    one_in: u32,
     key: Key,
     clock: Clock,
     ttl: Duration,
@@ -26,17 +29,21 @@ pub(super) struct Observed {
 
 impl Observed {
     /// `None` without observers.
-    pub(super) fn new(
-        observers: &Observers,
-        key: &Key,
-        clock: Clock,
-        ttl: Duration,
-    ) -> Option<Box<Self>> {
+    pub(super) fn new<E: Keyed>(shared: &Shared<E>, key: &Key, ttl: Duration) -> Option<Box<Self>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let (observers, one_in, clock) = (&shared.observers, shared.observed_one_in, shared.clock);
         (!observers.is_empty()).then(|| {
+            let (observers, key) = (observers.clone(), key.clone());
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            Box::new(Self { observers: observers.clone(), key: key.clone(), clock, ttl, number })
+            Box::new(Self { observers, one_in, key, clock, ttl, number })
         })
+    }
+
+    /// Whether observers hear of this acquisition. Any regularity in the order of acquisitions makes no difference.
+    fn hears_of(&self, id: AcquisitionId) -> bool {
+        // The golden ratio scatters numbers that follow one another.
+        let scattered = id.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        scattered <= u64::from(u32::MAX / self.one_in)
     }
 
     fn named(&self, hold: HoldId) -> observer::HoldId {
@@ -76,12 +83,14 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// A caller wants the lock.
-    pub(super) fn new(observed: &Observed, mode: Mode) -> Self {
+    /// A caller wants the lock. `None` if observers do not hear of that.
+    pub(super) fn new(observed: &Observed, mode: Mode) -> Option<Self> {
         let (id, key) = (AcquisitionId::draw(), &observed.key);
-        let event = AcquireBegun { id, key, mode };
-        observed.observers.tell(|observer| observer.acquire_begun(&event));
-        Self { id, at: observed.clock.now(), waits: false }
+        observed.hears_of(id).then(|| {
+            let event = AcquireBegun { id, key, mode };
+            observed.observers.tell(|observer| observer.acquire_begun(&event));
+            Self { id, at: observed.clock.now(), waits: false }
+        })
     }
 
     /// The caller stands in line.

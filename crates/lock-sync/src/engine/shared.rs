@@ -62,6 +62,7 @@ pub(crate) struct Choices {
     pub(crate) runtime: Option<Handle>,
     pub(crate) home: Home,
     pub(crate) observers: Observers,
+    pub(crate) observed_one_in: u32,
 }
 
 /// The state that all locks of one [`Locks`](crate::Locks) share.
@@ -80,6 +81,8 @@ pub(crate) struct Shared<E: Keyed> {
     pub(super) ears: Ears,
     pub(crate) labels: Arc<Labels>,
     pub(crate) observers: Observers,
+    /// The observers hear of one in so many acquisitions. At least 1.
+    pub(crate) observed_one_in: u32,
     wait_limit: Option<Duration>,
     /// How long a shutdown waits.
     pub(crate) shutdown_limit: Duration,
@@ -148,6 +151,7 @@ impl<E: Keyed> Shared<E> {
             ears: Ears::default(),
             labels,
             observers: choices.observers,
+            observed_one_in: choices.observed_one_in.max(1),
             wait_limit: choices.wait_limit,
             shutdown_limit: choices.shutdown_limit.unwrap_or(ttl.duration()),
             prefix: choices.prefix,

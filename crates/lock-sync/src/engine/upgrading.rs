@@ -37,7 +37,7 @@ impl Upgrading {
         if let (Some(hold), None, None) = (&self.hold, self.waiter, &self.begun)
             && let Some(observed) = &hold.entry().observed
         {
-            self.begun = Some(Begun::new(observed, Mode::Exclusive));
+            self.begun = Begun::new(observed, Mode::Exclusive);
         }
     }
 

@@ -26,6 +26,7 @@ mod leader;
 mod lease;
 mod mutex;
 mod observing;
+mod observing_driver;
 mod once_cell;
 mod once_cell_store;
 mod options;

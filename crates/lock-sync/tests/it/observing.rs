@@ -13,7 +13,7 @@ use lock_core::Mode;
 use lock_core::memory::MemoryBackend;
 use lock_core::observer::{
     AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, DriverStalled, HandedOver,
-    HoldBegun, HoldEnded, HoldId, LeaseRenewed, Loss, Observer, RenewalLate,
+    HoldBegun, HoldEnded, HoldId, LeaseRenewed, Loss, Observer,
 };
 use lock_sync::{Locks, Mutex as Lock, MutexGuard as Guard, OwnedMutexGuard};
 use tokio::runtime::Handle;
@@ -112,7 +112,7 @@ impl Observer for Diary {
 }
 
 /// Two clients, the first of which has this observer.
-fn watched(diary: &Arc<impl Observer + 'static>) -> (Pair, Arc<Lock<u32>>) {
+pub(crate) fn watched(diary: &Arc<impl Observer + 'static>) -> (Pair, Arc<Lock<u32>>) {
     let store = MemoryBackend::new();
     let (ours, theirs) = (store.client(), store.client());
     let builder = |backend| Locks::builder(backend).on_runtime(Handle::current());
@@ -409,67 +409,41 @@ async fn an_observer_may_use_the_lock_that_it_observes() {
     assert!(meddler.guard.lock().unwrap().is_none() && !lock.is_held());
 }
 
-/// What the driver says of itself.
+/// Counts lost leases.
 #[derive(Default)]
-struct Stalls(Mutex<Vec<Duration>>);
+struct Losses(AtomicU32);
 
-impl Observer for Stalls {
-    fn driver_stalled(&self, event: &DriverStalled) {
-        self.0.lock().unwrap().push(event.late);
-    }
-
-    fn lease_renewed(&self, _: &LeaseRenewed<'_>) {
-        // It is called on the driver.
-        if self.0.lock().unwrap().is_empty() {
-            std::thread::sleep(Duration::from_millis(400));
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_driver_that_an_observer_blocks_is_found_stalled() {
-    let stalls = Arc::new(Stalls::default());
-    let locks = Locks::builder(MemoryBackend::new()).ttl(Duration::from_secs(1));
-    let locks = locks.observer(stalls.clone()).build().unwrap();
-    let guard = locks.lock("it").await.unwrap();
-    eventually("the driver tells", || !stalls.0.lock().unwrap().is_empty()).await;
-    assert!(stalls.0.lock().unwrap()[0] > Duration::from_millis(100));
-    drop(guard);
-}
-
-/// Counts renewals, and writes down by how much they are late and how long their leases last.
-#[derive(Default)]
-struct Renewals {
-    count: AtomicU32,
-    late: Mutex<Vec<(Duration, Duration)>>,
-}
-
-impl Observer for Renewals {
-    fn lease_renewed(&self, _: &LeaseRenewed<'_>) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn renewal_late(&self, event: &RenewalLate<'_>) {
-        assert_eq!(event.key.to_string(), "it");
-        self.late.lock().unwrap().push((event.late, event.left));
+impl Observer for Losses {
+    fn lease_lost(&self, _: &Loss<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_leaves_late_says_how_long_the_lease_lasts() {
-    let renewals = Arc::new(Renewals::default());
-    let (_pair, lock) = watched(&renewals);
-    let guard = lock.lock().await.unwrap();
-    // A lease of 30 s is renewed after 10 s. The driver comes to that in time, then 4 s late, and then 8 s late.
-    for (passes, told) in [(10, 0), (14, 0), (18, 1)] {
-        let before = renewals.count.load(Ordering::Relaxed);
-        tokio::time::advance(Duration::from_secs(passes)).await;
-        let renewed = || renewals.count.load(Ordering::Relaxed) > before;
-        eventually("the driver renews", renewed).await;
-        assert_eq!(renewals.late.lock().unwrap().len(), told, "after {passes} s");
+async fn a_sample_has_whole_acquisitions_and_every_loss() {
+    let (diary, losses) = (Arc::new(Diary::default()), Arc::new(Losses::default()));
+    let store = MemoryBackend::new();
+    let locks = Locks::builder(store.client()).on_runtime(Handle::current());
+    let locks = locks.observer(diary.clone()).observer(losses.clone()).observe_one_in(8);
+    let lock = locks.build().unwrap().mutex("it", 0).unwrap();
+    for _ in 0..4_000 {
+        drop(lock.lock().await.unwrap());
     }
-    let (late, left) = renewals.late.lock().unwrap()[0];
-    let about = |seconds| Duration::from_secs(seconds)..=Duration::from_secs(seconds + 1);
-    assert!(about(7).contains(&late) && about(11).contains(&left), "{late:?}, {left:?}");
-    assert!(Guard::lease(&guard).is_valid());
+    let mut said = diary.said();
+    said.retain(|it| it != "waits");
+    let whole = |part: &[String]| {
+        part.len() == 4
+            && part[0] == "begun"
+            && part[1].starts_with("granted")
+            && part[2..] == ["holds", "hold dropped"]
+    };
+    assert!(said.chunks(4).all(whole), "{said:?}");
+    assert!((400..600).contains(&(said.len() / 4)), "{} of 4000", said.len() / 4);
+    assert_eq!(diary.open(), (0, 0));
+    for lost in 1..=16 {
+        let guard = lock.lock().await.unwrap();
+        store.forget();
+        Guard::lease(&guard).lost().await;
+        eventually("the loss is told", || losses.0.load(Ordering::Relaxed) == lost).await;
+    }
 }
