@@ -47,6 +47,9 @@ pub fn chain(error: &dyn Error) -> String {
 
 // The examples of these READMEs need several crates. Here they are tests.
 #[cfg(doctest)]
+#[doc = include_str!("../../crates/lock-postgres/README.md")]
+struct LockPostgres;
+#[cfg(doctest)]
 #[doc = include_str!("../../crates/lock-redis/README.md")]
 struct LockRedis;
 #[cfg(doctest)]

@@ -31,7 +31,7 @@ async fn check(
 ) -> Result<(), lock_core::Error> {
     let mut app = app(database).await;
     let transaction = app.transaction().await.unwrap();
-    fence::check(&transaction, key, token).await?;
+    fence::check(&transaction, [(key, token)]).await?;
     transaction.commit().await.unwrap();
     Ok(())
 }
@@ -45,7 +45,7 @@ async fn a_takeover_waits_for_a_transaction_that_has_checked() {
     let grant = granted(&one, &ours, millis(400)).await;
     let mut app = app(&database).await;
     let transaction = app.transaction().await.unwrap();
-    fence::check(&transaction, &ours.key, grant.tokens.first()).await.unwrap();
+    fence::check(&transaction, [(&ours.key, grant.tokens.first())]).await.unwrap();
 
     let renewal = one.renew(&Renew::new(ours.clone(), millis(400))).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "a renewal waited for the transaction");
@@ -68,7 +68,7 @@ async fn a_release_during_the_transaction_frees_the_lock_after_it() {
     let grant = granted(&one, &ours, long()).await;
     let mut app = app(&database).await;
     let transaction = app.transaction().await.unwrap();
-    fence::check(&transaction, &ours.key, grant.tokens.first()).await.unwrap();
+    fence::check(&transaction, [(&ours.key, grant.tokens.first())]).await.unwrap();
 
     assert_eq!(one.release(&ours).await.unwrap(), Released::Freed { told: 0 });
     refused(&other, &theirs).await.expect("a time to ask again");
@@ -92,7 +92,7 @@ async fn a_waiter_is_served_after_the_transaction() {
     assert!(matches!(first, AcquireOutcome::Queued { .. }), "{first:?}");
     let mut app = app(&database).await;
     let transaction = app.transaction().await.unwrap();
-    fence::check(&transaction, &ours.key, grant.tokens.first()).await.unwrap();
+    fence::check(&transaction, [(&ours.key, grant.tokens.first())]).await.unwrap();
 
     assert!(matches!(one.release(&ours).await.unwrap(), Released::Freed { .. }));
     let soon = other.try_acquire(&request).await.unwrap();
@@ -117,7 +117,7 @@ async fn the_database_refuses_a_writer_whose_lease_is_over() {
     let fresh = granted(&other, &theirs, long()).await.tokens.first();
     let mut app = app(&database).await;
     let transaction = app.transaction().await.unwrap();
-    let refusal = fence::check(&transaction, &ours.key, stale).await.unwrap_err();
+    let refusal = fence::check(&transaction, [(&ours.key, stale)]).await.unwrap_err();
     assert_eq!(refusal.kind(), ErrorKind::NotHeld);
     // An app that ignores the refusal writes nothing either.
     assert!(transaction.execute("UPDATE stock SET apples = 0", &[]).await.is_err());
@@ -169,7 +169,7 @@ async fn a_reader_in_a_transaction_keeps_writers_out_and_not_readers() {
     let token = granted(&one, &ours, millis(300)).await.tokens.first();
     let mut app = app(&database).await;
     let transaction = app.transaction().await.unwrap();
-    fence::check_shared(&transaction, &key, token).await.unwrap();
+    fence::check_shared(&transaction, [(&key, token)]).await.unwrap();
     until_over(&database);
 
     refused(&other, &writer).await.expect("a time to ask again");
@@ -180,7 +180,7 @@ async fn a_reader_in_a_transaction_keeps_writers_out_and_not_readers() {
     transaction.commit().await.unwrap();
     granted(&other, &writer, long()).await;
     let stale = app.transaction().await.unwrap();
-    let error = fence::check_shared(&stale, &key, token).await.unwrap_err();
+    let error = fence::check_shared(&stale, [(&key, token)]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotHeld);
 }
 

@@ -1,12 +1,17 @@
 //! The fence inside a transaction of the app. The [example](check#examples) of `check` sells an apple under a lock.
 
+use std::collections::BTreeSet;
+
 use lock_core::{Error, FencingToken, Key};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::{failure, naming};
 
-/// Fails unless the lease with this token still holds the lock, exclusively, and no newer token was seen.
+/// Fails unless a lease with this token still holds the lock, exclusively, and no newer token was seen. With several locks, each
+/// of them is checked. The `Lease` of a guard of lock-sync has [`fencing_tokens`] for this call.
+///
+/// [`fencing_tokens`]: https://docs.rs/lock-sync/latest/lock_sync/struct.Lease.html#method.fencing_tokens
 ///
 /// The transaction must be one of the database in which the locks are. Until the transaction ends, the database grants the lock
 /// to no other owner, even if the lease expires. So what the transaction writes is committed before the next holder begins, or
@@ -33,7 +38,7 @@ use crate::{failure, naming};
 ///
 /// # async fn sell(client: &mut tokio_postgres::Client, token: FencingToken) -> Result<(), Box<dyn std::error::Error>> {
 /// let sale = client.transaction().await?;
-/// lock_postgres::fence::check(&sale, &Key::new("stock/apples")?, token).await?;
+/// lock_postgres::fence::check(&sale, [(&Key::new("stock/apples")?, token)]).await?;
 /// sale.execute("UPDATE stock SET apples = apples - 1", &[]).await?;
 /// sale.commit().await?;
 /// # Ok(())
@@ -41,10 +46,9 @@ use crate::{failure, naming};
 /// ```
 pub async fn check(
     transaction: &Transaction<'_>,
-    key: &Key,
-    token: FencingToken,
+    fences: impl IntoIterator<Item = (&Key, FencingToken)>,
 ) -> Result<(), Error> {
-    run(transaction, "SELECT lock_v1.check_key($1, $2)", key, token).await
+    run(transaction, "SELECT lock_v1.check_key($1, $2)", fences).await
 }
 
 /// As [`check`], for a lease in any other mode: of a reader, of permits or of a group. Their tokens have no order.
@@ -58,20 +62,24 @@ pub async fn check(
 /// As [`check`].
 pub async fn check_shared(
     transaction: &Transaction<'_>,
-    key: &Key,
-    token: FencingToken,
+    fences: impl IntoIterator<Item = (&Key, FencingToken)>,
 ) -> Result<(), Error> {
-    run(transaction, "SELECT lock_v1.check_shared_key($1, $2)", key, token).await
+    run(transaction, "SELECT lock_v1.check_shared_key($1, $2)", fences).await
 }
 
 async fn run(
     transaction: &Transaction<'_>,
     sql: &str,
-    key: &Key,
-    token: FencingToken,
+    fences: impl IntoIterator<Item = (&Key, FencingToken)>,
 ) -> Result<(), Error> {
-    let token = i64::try_from(token).map_err(|_| failure::protocol("a token beyond 63 bits"))?;
-    let key = naming::key(key);
-    let params: [(&(dyn ToSql + Sync), Type); 2] = [(&key, Type::BYTEA), (&token, Type::INT8)];
-    transaction.query_typed(sql, &params).await.map(drop).map_err(failure::of)
+    // In the order of the keys, so that two transactions do not wait for each other.
+    let fences: BTreeSet<_> =
+        fences.into_iter().map(|(key, token)| (naming::key(key), token)).collect();
+    for (key, token) in fences {
+        let token =
+            i64::try_from(token).map_err(|_| failure::protocol("a token beyond 63 bits"))?;
+        let params: [(&(dyn ToSql + Sync), Type); 2] = [(&key, Type::BYTEA), (&token, Type::INT8)];
+        transaction.query_typed(sql, &params).await.map_err(failure::of)?;
+    }
+    Ok(())
 }
