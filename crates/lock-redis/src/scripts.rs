@@ -4,8 +4,6 @@
 //! where a *full* script has to decide. A full script consists of parts, in the order in which they need one another.
 //! Its first and its last part put the number of the request into every answer.
 
-use std::sync::LazyLock;
-
 use crate::wire::Script;
 
 // Each script begins with its verb, as observers know it.
@@ -13,36 +11,30 @@ use crate::wire::Script;
 /// A full script: its errors also name the request.
 macro_rules! full {
     ($verb:literal: $($part:literal),+) => {
-        LazyLock::new(|| {
-            Script::new($verb, concat!(
-                include_str!("scripts/begin.lua"),
-                $(include_str!(concat!("scripts/", $part)),)+
-                include_str!("scripts/end.lua")
-            ))
-        })
+        Script::new($verb, concat!(
+            include_str!("scripts/begin.lua"),
+            $(include_str!(concat!("scripts/", $part)),)+
+            include_str!("scripts/end.lua")
+        ))
     };
 }
 
 /// A full script that brings the value beside the lock with a grant.
 macro_rules! valued {
     ($verb:literal: $($part:literal),+) => {
-        LazyLock::new(|| {
-            Script::new($verb, concat!(
-                include_str!("scripts/value_begin.lua"),
-                include_str!("scripts/begin.lua"),
-                $(include_str!(concat!("scripts/", $part)),)+
-                include_str!("scripts/value_end.lua")
-            ))
-        })
+        Script::new($verb, concat!(
+            include_str!("scripts/value_begin.lua"),
+            include_str!("scripts/begin.lua"),
+            $(include_str!(concat!("scripts/", $part)),)+
+            include_str!("scripts/value_end.lua")
+        ))
     };
 }
 
 /// A quick script: only its parts.
 macro_rules! quick {
     ($verb:literal: $($part:literal),+ $(,)?) => {
-        LazyLock::new(|| {
-            Script::new($verb, concat!($(include_str!(concat!("scripts/", $part)),)+))
-        })
+        Script::new($verb, concat!($(include_str!(concat!("scripts/", $part)),)+))
     };
 }
 
@@ -85,33 +77,32 @@ macro_rules! term_acquire {
 }
 
 /// For an exclusive lease on a free lock.
-pub(crate) static QUICK_ACQUIRE: LazyLock<Script> = quick_acquire!([] []);
+pub(crate) static QUICK_ACQUIRE: Script = quick_acquire!([] []);
 /// As [`QUICK_ACQUIRE`], and brings the value beside the lock.
-pub(crate) static VALUE_ACQUIRE: LazyLock<Script> =
+pub(crate) static VALUE_ACQUIRE: Script =
     quick_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
 /// Writes the value and releases an exclusive lease on a lock that no claim waits for.
-pub(crate) static VALUE_RELEASE: LazyLock<Script> = quick!("commit": "value_quick.lua");
+pub(crate) static VALUE_RELEASE: Script = quick!("commit": "value_quick.lua");
 /// Writes the value and releases an exclusive lease, if a claim waits.
-pub(crate) static VALUE_HAND_OVER: LazyLock<Script> =
-    quick!("commit": "value_on.lua", "hand_over_quick.lua");
+pub(crate) static VALUE_HAND_OVER: Script = quick!("commit": "value_on.lua", "hand_over_quick.lua");
 /// For an exclusive lease. Names the lock and no other key.
-pub(crate) static QUICK_RENEW: LazyLock<Script> = quick!("renew": "renew_quick.lua");
+pub(crate) static QUICK_RENEW: Script = quick!("renew": "renew_quick.lua");
 /// For an exclusive lease on a lock that no claim waits for.
-pub(crate) static QUICK_RELEASE: LazyLock<Script> = quick!("release": "release_quick.lua");
+pub(crate) static QUICK_RELEASE: Script = quick!("release": "release_quick.lua");
 /// For a claim behind an exclusive lease.
-pub(crate) static QUICK_WAIT: LazyLock<Script> = quick!("acquire": "wait_quick.lua");
+pub(crate) static QUICK_WAIT: Script = quick!("acquire": "wait_quick.lua");
 /// For an exclusive lease, if a claim waits.
-pub(crate) static QUICK_HAND_OVER: LazyLock<Script> = quick!("release": "hand_over_quick.lua");
+pub(crate) static QUICK_HAND_OVER: Script = quick!("release": "hand_over_quick.lua");
 /// For an exclusive lease, while the slot of its keys is moved.
-pub(crate) static SINGLE_RELEASE: LazyLock<Script> = quick!("release": "release_single.lua");
+pub(crate) static SINGLE_RELEASE: Script = quick!("release": "release_single.lua");
 
 /// As [`QUICK_ACQUIRE`], where grants name their term.
-pub(crate) static TERM_ACQUIRE: LazyLock<Script> = term_acquire!([] []);
+pub(crate) static TERM_ACQUIRE: Script = term_acquire!([] []);
 /// As [`VALUE_ACQUIRE`], where grants name their term.
-pub(crate) static TERM_VALUE_ACQUIRE: LazyLock<Script> =
+pub(crate) static TERM_VALUE_ACQUIRE: Script =
     term_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
 /// As [`VALUE_HAND_OVER`], where grants name their term.
-pub(crate) static TERM_VALUE_HAND_OVER: LazyLock<Script> = quick!(
+pub(crate) static TERM_VALUE_HAND_OVER: Script = quick!(
     "commit": "value_on.lua",
     "term.lua",
     "hand_over_term.lua",
@@ -119,19 +110,18 @@ pub(crate) static TERM_VALUE_HAND_OVER: LazyLock<Script> = quick!(
     "hand_over_term_on.lua"
 );
 /// As [`QUICK_RENEW`], where grants name their term.
-pub(crate) static TERM_RENEW: LazyLock<Script> = quick!("renew": "renew_term.lua");
+pub(crate) static TERM_RENEW: Script = quick!("renew": "renew_term.lua");
 /// As [`QUICK_RELEASE`], where grants name their term.
-pub(crate) static TERM_RELEASE: LazyLock<Script> = quick!("release": "release_term.lua");
+pub(crate) static TERM_RELEASE: Script = quick!("release": "release_term.lua");
 /// For the state alone, after [`SINGLE_RELEASE`].
-pub(crate) static NOTE_RELEASE: LazyLock<Script> = quick!("release": "release_note.lua");
+pub(crate) static NOTE_RELEASE: Script = quick!("release": "release_note.lua");
 /// As [`QUICK_WAIT`], where grants name their term.
-pub(crate) static TERM_WAIT: LazyLock<Script> =
-    quick!("acquire": "wait_term.lua", "wait_quick.lua");
+pub(crate) static TERM_WAIT: Script = quick!("acquire": "wait_term.lua", "wait_quick.lua");
 /// As [`QUICK_HAND_OVER`], where grants name their term.
-pub(crate) static TERM_HAND_OVER: LazyLock<Script> = quick!("release": "term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
+pub(crate) static TERM_HAND_OVER: Script = quick!("release": "term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
 
 /// For exclusive, shared and upgradable leases.
-pub(crate) static ACQUIRE: LazyLock<Script> = full!(
+pub(crate) static ACQUIRE: Script = full!(
     "acquire": "keys.lua",
     "acquire.lua",
     "lock.lua",
@@ -147,7 +137,7 @@ pub(crate) static ACQUIRE: LazyLock<Script> = full!(
     "acquire_join.lua"
 );
 /// As [`ACQUIRE`], and brings the value beside the lock.
-pub(crate) static ACQUIRE_WITH_VALUE: LazyLock<Script> = valued!(
+pub(crate) static ACQUIRE_WITH_VALUE: Script = valued!(
     "acquire": "keys.lua",
     "acquire.lua",
     "lock.lua",
@@ -163,7 +153,7 @@ pub(crate) static ACQUIRE_WITH_VALUE: LazyLock<Script> = valued!(
     "acquire_join.lua"
 );
 /// For permits, and for joint leases.
-pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = full!(
+pub(crate) static ACQUIRE_COUNTED: Script = full!(
     "acquire": "keys.lua",
     "acquire.lua",
     "lock.lua",
@@ -179,8 +169,8 @@ pub(crate) static ACQUIRE_COUNTED: LazyLock<Script> = full!(
     "acquire_line.lua",
     "acquire_join.lua"
 );
-pub(crate) static ACQUIRE_TOGETHER: LazyLock<Script> = full!("acquire": "together.lua", "keys.lua", "lock.lua", "state.lua", "places.lua", "together_on.lua");
-pub(crate) static RENEW: LazyLock<Script> = full!(
+pub(crate) static ACQUIRE_TOGETHER: Script = full!("acquire": "together.lua", "keys.lua", "lock.lua", "state.lua", "places.lua", "together_on.lua");
+pub(crate) static RENEW: Script = full!(
     "renew": "keys.lua",
     "renew.lua",
     "lock.lua",
@@ -191,11 +181,11 @@ pub(crate) static RENEW: LazyLock<Script> = full!(
     "renew_on.lua"
 );
 /// For many leases, each exclusive.
-pub(crate) static RENEW_MANY: LazyLock<Script> =
+pub(crate) static RENEW_MANY: Script =
     full!("renew": "renew_many.lua", "lock.lua", "state.lua", "many.lua", "renew_many_on.lua");
 /// For many claims that have a place in the queue of their lock.
-pub(crate) static KEEP_MANY: LazyLock<Script> = full!("acquire": "keep_many.lua", "lock.lua", "state.lua", "places.lua", "many.lua", "keep_many_on.lua");
-pub(crate) static RELEASE: LazyLock<Script> = full!(
+pub(crate) static KEEP_MANY: Script = full!("acquire": "keep_many.lua", "lock.lua", "state.lua", "places.lua", "many.lua", "keep_many_on.lua");
+pub(crate) static RELEASE: Script = full!(
     "release": "keys.lua",
     "release.lua",
     "lock.lua",
@@ -207,10 +197,10 @@ pub(crate) static RELEASE: LazyLock<Script> = full!(
     "release_on.lua"
 );
 /// Asks for messages about the releases of a lock.
-pub(crate) static LISTEN: LazyLock<Script> =
+pub(crate) static LISTEN: Script =
     full!("listen": "listen.lua", "lock.lua", "state.lua", "read.lua", "listen_on.lua");
 
-pub(crate) static PERMITS: LazyLock<Script> = full!(
+pub(crate) static PERMITS: Script = full!(
     "permits": "keys.lua",
     "permits.lua",
     "lock.lua",
@@ -223,7 +213,7 @@ pub(crate) static PERMITS: LazyLock<Script> = full!(
     "line.lua",
     "permits_on.lua"
 );
-pub(crate) static FORGET: LazyLock<Script> = full!(
+pub(crate) static FORGET: Script = full!(
     "forget": "keys.lua",
     "forget.lua",
     "lock.lua",
@@ -235,7 +225,7 @@ pub(crate) static FORGET: LazyLock<Script> = full!(
     "queue.lua",
     "forget_on.lua"
 );
-pub(crate) static INSPECT: LazyLock<Script> = full!(
+pub(crate) static INSPECT: Script = full!(
     "inspect": "keys.lua",
     "inspect.lua",
     "lock.lua",
@@ -248,10 +238,10 @@ pub(crate) static INSPECT: LazyLock<Script> = full!(
     "inspect_on.lua"
 );
 /// One step of a walk through the keys of a server.
-pub(crate) static LIST: LazyLock<Script> = full!("list": "list.lua");
-pub(crate) static INTRODUCE: LazyLock<Script> = full!("introduce": "introduce.lua");
-pub(crate) static LABELS: LazyLock<Script> = full!("labels": "labels.lua");
-pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
+pub(crate) static LIST: Script = full!("list": "list.lua");
+pub(crate) static INTRODUCE: Script = full!("introduce": "introduce.lua");
+pub(crate) static LABELS: Script = full!("labels": "labels.lua");
+pub(crate) static FORCE_RELEASE: Script = full!(
     "force_release": "keys.lua",
     "force.lua",
     "lock.lua",
@@ -262,18 +252,18 @@ pub(crate) static FORCE_RELEASE: LazyLock<Script> = full!(
     "queue.lua",
     "force_on.lua"
 );
-pub(crate) static STORE: LazyLock<Script> = full!("store": "holds.lua", "cell_store.lua");
-pub(crate) static LOAD: LazyLock<Script> = full!("load": "holds.lua", "cell_load.lua");
-pub(crate) static UNDECLARE: LazyLock<Script> = full!("undeclare": "holds.lua", "undeclare.lua");
-pub(crate) static LOOK: LazyLock<Script> = full!("look": "look.lua");
+pub(crate) static STORE: Script = full!("store": "holds.lua", "cell_store.lua");
+pub(crate) static LOAD: Script = full!("load": "holds.lua", "cell_load.lua");
+pub(crate) static UNDECLARE: Script = full!("undeclare": "holds.lua", "undeclare.lua");
+pub(crate) static LOOK: Script = full!("look": "look.lua");
 /// Finds out which commands the user may not run.
-pub(crate) static RIGHTS: LazyLock<Script> = full!("check": "rights.lua");
+pub(crate) static RIGHTS: Script = full!("check": "rights.lua");
 
 /// Writes a marker, for grants that replicas confirm.
-pub(crate) static COMMIT: LazyLock<Script> = full!("confirm": "commit.lua");
+pub(crate) static COMMIT: Script = full!("confirm": "commit.lua");
 
 /// For an exclusive lease by votes, on a free lock.
-pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
+pub(crate) static QUICK_VOTE: Script = full!(
     "vote": "vote_quick.lua",
     "server.lua",
     "run.lua",
@@ -283,7 +273,7 @@ pub(crate) static QUICK_VOTE: LazyLock<Script> = full!(
     "vote_quick_on.lua"
 );
 /// For leases by votes, in every mode but permits.
-pub(crate) static VOTE: LazyLock<Script> = full!(
+pub(crate) static VOTE: Script = full!(
     "vote": "keys.lua",
     "vote.lua",
     "server.lua",
@@ -304,7 +294,7 @@ pub(crate) static VOTE: LazyLock<Script> = full!(
     "acquire_line.lua",
     "vote_busy.lua"
 );
-pub(crate) static CONFIRM: LazyLock<Script> = full!(
+pub(crate) static CONFIRM: Script = full!(
     "confirm": "keys.lua",
     "confirm.lua",
     "lock.lua",
@@ -313,14 +303,13 @@ pub(crate) static CONFIRM: LazyLock<Script> = full!(
     "leases.lua",
     "confirm_on.lua"
 );
-pub(crate) static STANDING: LazyLock<Script> =
+pub(crate) static STANDING: Script =
     full!("standing": "standing.lua", "server.lua", "run.lua", "node.lua", "standing_on.lua");
-pub(crate) static VOUCH: LazyLock<Script> =
+pub(crate) static VOUCH: Script =
     full!("vouch": "vouch.lua", "server.lua", "run.lua", "vouch_on.lua");
 
 /// Whether the server may have forgotten leases, and for how long it sits out.
-pub(crate) static RECALL: LazyLock<Script> =
-    full!("recall": "recall.lua", "server.lua", "recall_on.lua");
+pub(crate) static RECALL: Script = full!("recall": "recall.lua", "server.lua", "recall_on.lua");
 
 /// Whether a script may grant a lease to the client that calls it, or a place in the queue.
 pub(crate) fn asks(script: &'static Script) -> bool {
@@ -347,7 +336,8 @@ pub(crate) fn is_told_term(script: &'static Script) -> bool {
     told.iter().any(|it| std::ptr::eq(*it, script))
 }
 
-/// The scripts of a mutex, which every connection loads in advance. The others are loaded when they are needed.
+/// The scripts of a mutex, which every connection loads in advance: the first at once, the others a moment later. The
+/// scripts that are not here are loaded when they are needed.
 ///
 /// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before
 /// the password, and could not say what is missing. So the script that queues claims is not among these, nor the one

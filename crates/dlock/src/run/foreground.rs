@@ -20,10 +20,13 @@ pub(super) struct Foreground {
 impl Foreground {
     /// The terminal, if `dlock` runs in its foreground. In a pipe to another program, that program may read the keys.
     pub(super) fn of_dlock() -> Option<Self> {
+        if !stdout().is_terminal() {
+            return None;
+        }
         let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
         // In a container, a group that began outside has no number, and could not take the terminal back.
         let own = Pid::from_raw(getpgrp().as_raw())?;
-        let has_it = stdout().is_terminal() && tcgetpgrp(&terminal).is_ok_and(|group| group == own);
+        let has_it = tcgetpgrp(&terminal).is_ok_and(|group| group == own);
         has_it.then(|| Self { terminal, own, given: Cell::new(None) })
     }
 

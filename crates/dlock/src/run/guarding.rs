@@ -73,11 +73,11 @@ impl Guarding<'_> {
     ///
     /// Those of the system that starts programs and writes files.
     pub(super) async fn run(mut self, command: &[OsString]) -> io::Result<Ended> {
+        let mut file = LeaseFile::new(self.lease.remaining())?;
         if !self.has_full_lease().await {
             tell(&format!("the lease on {} was lost before the program began", self.key));
             return Ok(Ended::Lost);
         }
-        let mut file = LeaseFile::new(self.lease.remaining())?;
         let mut child = Child::spawn(command, &self.environment(&file))?;
         let foreground = Foreground::of_dlock();
         give(foreground.as_ref(), &child);

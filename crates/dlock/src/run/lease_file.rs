@@ -16,7 +16,7 @@ pub(super) struct LeaseFile {
 
 impl LeaseFile {
     pub(super) fn new(left: Duration) -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("dlock-").tempdir()?;
+        let folder = folder()?;
         let mut file = Self { folder, deadline: None };
         file.write(left)?;
         Ok(file)
@@ -50,6 +50,19 @@ impl LeaseFile {
         self.deadline = deadline;
         Ok(())
     }
+}
+
+/// A folder in memory, if the system has a place for that: there the file is quick, and a disk that is full or hangs does not
+/// matter.
+fn folder() -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("dlock-");
+    if cfg!(target_os = "linux")
+        && let Ok(folder) = builder.tempdir_in("/dev/shm")
+    {
+        return Ok(folder);
+    }
+    builder.tempdir()
 }
 
 /// Writes the file in one step, so that no script reads half of it.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use lock_core::{Error, Key};
 use lock_sync::{Lease, LockError, Locks};
 use rustix::process::Signal;
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use self::args::{Codes, Program};
@@ -106,9 +107,15 @@ impl Ready {
     ) -> Result<Self, u8> {
         let ttl = program.ttl.duration();
         let limits = Limits::new(ttl, program.grace).map_err(|what| say(USAGE, &what))?;
-        let signals = Signals::new().map_err(|error| fail(SYSTEM, &error))?;
+        let mut signals = Signals::new().map_err(|error| fail(SYSTEM, &error))?;
         let failed = |error: Error| store_failed(codes, &error);
-        let mut locks = site.builder().await.map_err(failed)?.ttl(ttl);
+        // A quorum is asked before it is opened.
+        let builder = tokio::select! {
+            builder = site.builder() => builder.map_err(failed)?,
+            signal = signals.next_end() => return Err(signalled(signal)),
+        };
+        // One runtime has one connection and needs no other thread.
+        let mut locks = builder.ttl(ttl).on_runtime(Handle::current());
         if let Some(limit) = outage_limit {
             locks = locks.outage_limit(limit);
         }

@@ -5,6 +5,7 @@
 
 mod at_terminal;
 mod codes;
+mod in_shell;
 mod leading;
 mod losing;
 mod nohup;

@@ -1,8 +1,11 @@
 //! Runs the program in the background, with scripts that tell what they do.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use lock_any::lock_sync::Locks;
 use lock_core::Inspection;
@@ -10,6 +13,9 @@ use lock_tests::process::is_alive;
 use lock_tests::{RedisServer, SOON, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+/// Longer than any run of these tests, on a loaded machine too.
+const END: Duration = Duration::from_secs(30);
 
 /// A server, and a folder for what scripts write.
 pub(crate) struct Scene {
@@ -75,11 +81,21 @@ impl Dlock {
     }
 
     /// Waits for the end of the program, and checks its exit code.
+    ///
+    /// # Panics
+    ///
+    /// If the program does not end soon, or a process that it left behind keeps its output open.
     #[track_caller]
     pub(crate) fn ends_with(mut self, code: i32) -> Text {
-        let output = self.0.take().unwrap().wait_with_output().unwrap();
-        let text = Text::of(&output);
-        assert_eq!(output.status.code(), Some(code), "{text:?}");
+        let child = self.0.as_mut().unwrap();
+        let (out, err) = (reading(child.stdout.take()), reading(child.stderr.take()));
+        let mut status = None;
+        eventually("dlock has ended, and its output", END, || {
+            status = child.try_wait().unwrap();
+            status.is_some() && out.is_finished() && err.is_finished()
+        });
+        let text = Text { out: out.join().unwrap(), err: err.join().unwrap() };
+        assert_eq!(status.unwrap().code(), Some(code), "{text:?}");
         text
     }
 
@@ -106,11 +122,14 @@ pub(crate) struct Text {
     pub(crate) err: String,
 }
 
-impl Text {
-    fn of(output: &Output) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        Self { out: text(&output.stdout), err: text(&output.stderr) }
-    }
+/// Reads everything that a program prints.
+fn reading(output: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    let mut output = output.unwrap();
+    thread::spawn(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        text
+    })
 }
 
 /// The process whose number a script has written.

@@ -1,5 +1,7 @@
 //! Signals, while the program runs and while it waits.
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use lock_any::lock_sync::LockGuard;
 use lock_tests::{SOON, eventually, eventually_async};
 use rustix::process::Signal;
@@ -100,4 +102,32 @@ fn a_stop_at_the_terminal_stops_both_and_they_go_on_together() {
     std::fs::write(scene.path("end"), "").unwrap();
     dlock.signal(Signal::CONT);
     dlock.ends_with(5);
+}
+
+/// A server that takes connections and never answers.
+fn silent() -> TcpListener {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    listener
+}
+
+#[test]
+fn a_signal_ends_the_opening_of_a_quorum() {
+    let scene = Scene::new();
+    for (command, signal, code) in
+        [("run", Signal::INT, 130), ("elect", Signal::TERM, 143), ("run", Signal::HUP, 129)]
+    {
+        let nodes = [silent(), silent(), silent()];
+        let hosts = nodes.each_ref().map(|node| node.local_addr().unwrap().to_string());
+        let url = format!("redlock+redis://{}", hosts.join(","));
+        let dlock = scene.start(&["--url", &url, command, "it", "--", "true"]);
+        let mut connection = None;
+        eventually("it connects", SOON, || {
+            connection = nodes[0].accept().ok();
+            connection.is_some()
+        });
+        dlock.signal(signal);
+        // Not the code of a store that cannot be reached, which has to wait for the nodes.
+        dlock.ends_with(code);
+    }
 }

@@ -1,6 +1,7 @@
 //! Opening connections.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
 use tokio::task::AbortHandle;
@@ -24,12 +25,27 @@ pub(super) async fn connect(
         if live.connection().version() == Version::Resp2 {
             meet(live.connection()).await?;
         }
-        for script in scripts::usual(settings.terms) {
+        // For the first request, most likely.
+        for script in scripts::usual(settings.terms).take(1) {
             live.connection().preload(script).await;
         }
         Ok(live)
     })
     .await
+}
+
+/// How long a new connection leaves the server to its first requests.
+const LATER: Duration = Duration::from_millis(10);
+
+/// Has the server load the other usual scripts, a moment later. A connection that lives no longer needs few of them.
+pub(super) async fn prepare(live: Weak<Live>, terms: bool) {
+    time::sleep(LATER).await;
+    for script in scripts::usual(terms).skip(1) {
+        match live.upgrade() {
+            Some(live) if live.loads() => live.connection().preload(script).await,
+            _ => return,
+        }
+    }
 }
 
 /// Opens a connection for rare requests, and no messages, within the time limit.

@@ -1,32 +1,49 @@
 //! One script, in the form that is sent.
 
+use std::sync::OnceLock;
+
 /// A script, and its name in a server that has loaded it.
+///
+/// Its form is made when it is first needed: a short program needs few of the scripts.
 #[derive(Debug)]
 pub(crate) struct Script {
     verb: &'static str,
-    body: String,
-    digest: String,
+    source: &'static str,
+    has_terms: bool,
+    body: OnceLock<String>,
+    digest: OnceLock<String>,
     /// The script where grants name their term, if that is another one.
-    with_terms: Option<Box<Self>>,
+    with_terms: OnceLock<Option<Box<Self>>>,
 }
 
 impl Script {
     /// The lines between `--<terms` and `--terms>`, and those that end in `--terms` and maybe a reason, are only for
     /// grants that name their term.
-    pub(crate) fn new(verb: &'static str, source: &str) -> Self {
-        let with_terms = source.contains("--terms").then(|| Box::new(Self::of(verb, source, true)));
-        Self { with_terms, ..Self::of(verb, source, false) }
+    pub(crate) const fn new(verb: &'static str, source: &'static str) -> Self {
+        Self::of(verb, source, false)
     }
 
-    fn of(verb: &'static str, source: &str, terms: bool) -> Self {
-        let body = shortened(source, terms);
-        let digest = redis::Script::new(&body).get_hash().to_owned();
-        Self { verb, body, digest, with_terms: None }
+    const fn of(verb: &'static str, source: &'static str, has_terms: bool) -> Self {
+        Self {
+            verb,
+            source,
+            has_terms,
+            body: OnceLock::new(),
+            digest: OnceLock::new(),
+            with_terms: OnceLock::new(),
+        }
     }
 
     /// The script where grants name their term, or do not.
     pub(crate) fn with_terms(&self, terms: bool) -> &Self {
-        self.with_terms.as_deref().filter(|_| terms).unwrap_or(self)
+        if !terms || self.has_terms {
+            return self;
+        }
+        let with_terms = self.with_terms.get_or_init(|| {
+            let is_another = self.source.contains("--terms");
+            is_another.then(|| Box::new(Self::of(self.verb, self.source, true)))
+        });
+        with_terms.as_deref().unwrap_or(self)
     }
 
     /// What a call of the script asks for, for people.
@@ -35,43 +52,59 @@ impl Script {
     }
 
     pub(crate) fn body(&self) -> &str {
-        &self.body
+        self.body.get_or_init(|| shortened(self.source, self.has_terms))
     }
 
     /// The SHA-1 of the body, as 40 hexadecimal digits.
     pub(crate) fn digest(&self) -> &str {
-        &self.digest
+        self.digest.get_or_init(|| redis::Script::new(self.body()).get_hash().to_owned())
     }
 }
 
 /// The source without comments and spaces: less than half of it. What is about `terms` may be left out.
 fn shortened(source: &str, terms: bool) -> String {
-    let mut body = String::with_capacity(source.len());
+    let mut body = Vec::with_capacity(source.len());
     let mut within = false;
-    for line in source.lines().map(str::trim) {
+    for line in source.lines().map(str::trim_ascii) {
         match line {
             "--<terms" => within = true,
             "--terms>" => within = false,
             _ => {}
         }
-        let (line, marked) = match line.split_once(" --terms") {
-            Some((line, _)) => (line, true),
-            None => (line, within),
-        };
-        if line.is_empty() || line.starts_with("--") || marked && !terms {
+        if line.is_empty() || line.starts_with("--") || within && !terms {
             continue;
         }
-        // Texts are between quotes, and contain no quotes.
-        for (index, piece) in line.split('\'').enumerate() {
-            if index % 2 == 0 {
-                body.push_str(&piece.replace(", ", ",").replace(" = ", "="));
-            } else {
-                body.extend(["'", piece, "'"]);
-            }
+        let before = body.len();
+        let is_marked = push(&mut body, line.as_bytes());
+        if is_marked && !terms {
+            body.truncate(before);
+        } else {
+            body.push(b'\n');
         }
-        body.push('\n');
     }
-    body
+    String::from_utf8(body).unwrap_or_default()
+}
+
+/// Adds a line without its spaces. Returns whether it is only about terms.
+fn push(body: &mut Vec<u8>, mut line: &[u8]) -> bool {
+    // Texts are between quotes, and contain no quotes.
+    let mut is_text = false;
+    while let [first, rest @ ..] = line {
+        line = rest;
+        match (first, rest) {
+            (b'\'', _) => is_text = !is_text,
+            (b',', [b' ', rest @ ..]) if !is_text => line = rest,
+            (b' ', [b'=', b' ', rest @ ..]) if !is_text => {
+                body.push(b'=');
+                line = rest;
+                continue;
+            }
+            (b' ', rest) if !is_text && rest.starts_with(b"--terms") => return true,
+            _ => {}
+        }
+        body.push(*first);
+    }
+    false
 }
 
 #[cfg(test)]
@@ -95,5 +128,7 @@ mod tests {
         assert_eq!(script.with_terms(false).body(), "a()\nc()\ne()\n");
         assert_eq!(script.with_terms(true).body(), "a()\nb()\nc()\nd()\ne()\n");
         assert_ne!(script.with_terms(true).digest(), script.digest());
+        assert_eq!(script.digest(), redis::Script::new("a()\nc()\ne()\n").get_hash());
+        assert!(std::ptr::eq(script.with_terms(true), script.with_terms(true).with_terms(true)));
     }
 }

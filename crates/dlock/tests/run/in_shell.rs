@@ -1,0 +1,141 @@
+//! Programs that a shell starts at a terminal, with job control.
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use lock_tests::process::is_stopped;
+use lock_tests::{SOON, eventually, eventually_async};
+use pty_process::blocking::Command;
+
+use crate::program::{Scene, pid_of};
+use crate::terminal::Terminal;
+
+/// An interactive shell. The scripts that it runs are files, so that the texts that they print are not on its lines.
+fn shell(scene: &Scene) -> Terminal {
+    let command = Command::new("sh").arg("-i").current_dir(scene.path("")).env_remove("ENV");
+    let command = command.env("LOCK_URL", scene.server.url()).env("PS1", "> ");
+    let terminal = Terminal::start(command.env("DLOCK", env!("CARGO_BIN_EXE_dlock")));
+    terminal.shows(&["> "]);
+    terminal
+}
+
+/// A script that prints what it reads.
+const READS: &str = "echo $$ > pid; echo rea''dy; read line; echo got $line; exit 3";
+
+/// A script that waits until a line is written into the pipe `gate`. It starts no program meanwhile: some shells cannot be
+/// stopped while they do.
+const WAITS: &str =
+    "mkfifo gate; echo $$ > pid; echo on''e; read line < gate; echo > ended; exit 3";
+
+/// Lets [`WAITS`] go on.
+fn open_gate(scene: &Scene) {
+    let mut gate = File::options().read(true).write(true).open(scene.path("gate")).unwrap();
+    gate.write_all(b"\n").unwrap();
+    scene.written("ended");
+}
+
+fn stands_still(pid: u32) {
+    eventually("the program is stopped", SOON, || is_stopped(pid));
+}
+
+#[test]
+fn a_stopped_run_goes_on_in_the_foreground() {
+    let scene = Scene::new();
+    fs::write(scene.path("script"), READS).unwrap();
+    let mut terminal = shell(&scene);
+    terminal.press("$DLOCK run it -- sh script\n");
+    terminal.shows(&["ready"]);
+    let program = pid_of(&scene.written("pid"));
+    for round in 1..=3 {
+        terminal.press("\u{1a}");
+        stands_still(program);
+        // The shell has its terminal back.
+        terminal.press(&format!("echo $(({round} * 111)) is back\n"));
+        terminal.shows(&[&format!("{} is back", round * 111)]);
+        terminal.press("fg\n");
+        eventually("the program goes on", SOON, || !is_stopped(program));
+    }
+    terminal.press("hello\n");
+    terminal.shows(&["got hello"]);
+    terminal.press("echo code=$?\n");
+    terminal.shows(&["code=3"]);
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_stopped_run_goes_on_in_the_background() {
+    let scene = Scene::new();
+    fs::write(scene.path("script"), WAITS).unwrap();
+    let mut terminal = shell(&scene);
+    terminal.press("$DLOCK run it -- sh script\n");
+    let program = pid_of(&scene.written("pid"));
+    terminal.press("\u{1a}");
+    stands_still(program);
+    terminal.press("bg\n");
+    open_gate(&scene);
+    terminal.press("wait %1; echo code=$?\n");
+    terminal.shows(&["code=3"]);
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_lease_has_ended_is_killed_instead_of_going_on() {
+    let scene = Scene::new();
+    fs::write(scene.path("script"), READS).unwrap();
+    let mut terminal = shell(&scene);
+    terminal.press("$DLOCK run it --ttl 500ms -- sh script\n");
+    terminal.shows(&["ready"]);
+    terminal.press("\u{1a}");
+    stands_still(pid_of(&scene.written("pid")));
+    let is_free = async || scene.inspect("it").await.holding == 0;
+    eventually_async("the lease has ended", SOON, is_free).await;
+    terminal.press("fg\n");
+    terminal.shows(&["the lease on it is lost"]);
+    terminal.press("echo code=$?\n");
+    terminal.shows(&["code=76"]);
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
+/// As `less` does: it reads the output, and takes its keys from the terminal.
+const PAGER: &str =
+    "read line; echo page $line; read key < /dev/tty; echo key $key; cat > /dev/null; echo le''ft";
+
+#[test]
+fn in_a_pipe_the_other_program_gets_the_keys() {
+    let scene = Scene::new();
+    fs::write(scene.path("script"), WAITS).unwrap();
+    fs::write(scene.path("pager"), PAGER).unwrap();
+    let mut terminal = shell(&scene);
+    terminal.press("$DLOCK run it -- sh script | sh pager\n");
+    terminal.shows(&["page one"]);
+    let program = pid_of(&scene.written("pid"));
+    // The whole pipe stops, and goes on.
+    terminal.press("\u{1a}");
+    stands_still(program);
+    terminal.press("fg\n");
+    eventually("the program goes on", SOON, || !is_stopped(program));
+    terminal.press("space\n");
+    terminal.shows(&["key space"]);
+    open_gate(&scene);
+    terminal.shows(&["left"]);
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_key_interrupts_a_pipe_with_its_program() {
+    let scene = Scene::new();
+    let script = "trap 'echo > interrupted; exit 6' INT; echo o''ne; while :; do sleep 0.01; done";
+    fs::write(scene.path("script"), script).unwrap();
+    fs::write(scene.path("pager"), PAGER).unwrap();
+    let mut terminal = shell(&scene);
+    terminal.press("$DLOCK run it -- sh script | sh pager\n");
+    terminal.shows(&["page one"]);
+    terminal.press("\u{3}");
+    scene.written("interrupted");
+    terminal.press("exit\n");
+    terminal.end();
+}
