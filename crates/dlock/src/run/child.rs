@@ -52,11 +52,11 @@ impl Child {
         self.group
     }
 
-    /// Whether the program has been stopped since the last look.
-    pub(super) fn was_stopped(&self) -> bool {
+    /// By which signal the program has been stopped since the last look.
+    pub(super) fn stopped_by(&self) -> Option<Signal> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
-        let look = |group| waitid(WaitId::Pid(group), options);
-        self.group.is_some_and(|group| matches!(look(group), Ok(Some(status)) if status.stopped()))
+        let status = waitid(WaitId::Pid(self.group?), options).ok()??;
+        status.stopping_signal().and_then(Signal::from_named_raw)
     }
 
     /// Sends a signal to the program and all processes of its group. Processes that have ended need none.

@@ -38,6 +38,11 @@ impl Foreground {
         }
     }
 
+    /// Whether a group has the terminal because it was given to it.
+    pub(super) fn has(&self, group: Pid) -> bool {
+        self.given.get() == Some(group) && tcgetpgrp(&self.terminal).is_ok_and(|now| now == group)
+    }
+
     /// Takes the terminal back, unless the shell has given it to another group since.
     pub(super) fn take_back(&self) {
         let Some(given) = self.given.take() else { return };

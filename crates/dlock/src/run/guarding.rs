@@ -48,12 +48,30 @@ pub(super) struct Guarding<'a> {
     pub(super) is_asked: bool,
 }
 
-/// Gives the program the terminal, and lets it go on if it was stopped because it had none.
+/// Gives the program the terminal.
 fn give(foreground: Option<&Foreground>, child: &Child) {
     if let (Some(foreground), Some(group)) = (foreground, child.group()) {
         foreground.give(group);
     }
-    child.signal(Signal::CONT);
+}
+
+/// Whether the job has to stop with the program, if that was stopped. Lets a program go on that was stopped because it did not
+/// have the terminal yet. Only such a program: to let any other go on would undo a key that stops it.
+fn stops_job(foreground: Option<&Foreground>, child: &Child) -> bool {
+    let Some(stop) = child.stopped_by() else { return false };
+    let wants_terminal = matches!(stop, Signal::TTIN | Signal::TTOU);
+    match foreground {
+        Some(foreground)
+            if wants_terminal && child.group().is_some_and(|it| foreground.has(it)) =>
+        {
+            child.signal(Signal::CONT);
+            false
+        }
+        // A key at the terminal of `dlock` has stopped the program.
+        Some(_) => true,
+        // The shell has to bring the job to the foreground.
+        None => wants_terminal && signals::is_watched(),
+    }
 }
 
 /// Waits a moment for a report.
@@ -79,7 +97,7 @@ impl Guarding<'_> {
             return Ok(Ended::Lost);
         }
         let mut child = Child::spawn(command, &self.environment(&file))?;
-        let foreground = Foreground::of_dlock();
+        let mut foreground = Foreground::of_dlock();
         give(foreground.as_ref(), &child);
         let mut is_watched = true;
         loop {
@@ -109,7 +127,9 @@ impl Guarding<'_> {
                 is_watched = false;
             }
             if let News::WasStopped = news {
+                foreground = foreground.or_else(Foreground::of_dlock);
                 give(foreground.as_ref(), &child);
+                child.signal(Signal::CONT);
             }
         }
     }
@@ -128,11 +148,15 @@ impl Guarding<'_> {
         is_watched: bool,
     ) -> io::Result<News> {
         let look = sleep(self.limits.next_look(self.lease.remaining()));
+        // Whether the other processes of the job have to be stopped, too.
+        let mut is_whole = foreground.is_some();
         let was_stopped = tokio::select! {
             status = child.wait() => return Ok(News::Exited(status?)),
             signal = self.signals.next() => match signal {
-                // At the terminal of `dlock`, a key has stopped the program.
-                Signal::CHILD => foreground.is_some() && child.was_stopped(),
+                Signal::CHILD => {
+                    is_whole = true;
+                    stops_job(foreground, child)
+                }
                 Signal::TSTP | Signal::TTIN => true,
                 end if signals::is_end(end) => {
                     self.is_asked = true;
@@ -152,12 +176,13 @@ impl Guarding<'_> {
         }
         // Without `dlock`, nothing would end the program in time: they stop together.
         child.signal(Signal::STOP);
-        match foreground {
-            Some(foreground) => {
-                foreground.take_back();
-                signals::stop_job();
-            }
-            None => signals::stop(),
+        if let Some(foreground) = foreground {
+            foreground.take_back();
+        }
+        if is_whole {
+            signals::stop_job()
+        } else {
+            signals::stop()
         }
         Ok(News::WasStopped)
     }

@@ -73,12 +73,17 @@ pub(super) fn stop() {
 }
 
 /// Stops the whole job of this process, as the terminal did with the group of the program. Returns when the job goes on. If
-/// no shell of this session watches the job, nothing would let it go on: then it does not stop.
+/// no shell watches the job, nothing would let it go on: then it does not stop.
 pub(super) fn stop_job() {
-    // In a container, the kernel has no number for a session that began outside: it says 0, which `rustix` takes for a fault.
-    if getsid(Some(getppid())) == getsid(None) {
+    if is_watched() {
         _ = kill_current_process_group(Signal::STOP);
     }
+}
+
+/// Whether a shell of this session watches the job.
+pub(super) fn is_watched() -> bool {
+    // In a container, the kernel has no number for a session that began outside: it says 0, which `rustix` takes for a fault.
+    getsid(Some(getppid())) == getsid(None)
 }
 
 /// The signals that this process ignores, as bits. None where the system does not say.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::time::Duration;
 
 use lock_core::{FencingToken, Holder, Inspection, Key, List, Listed};
 use lock_sync::Locks;
@@ -67,7 +68,7 @@ impl From<io::Error> for Failure {
 /// Prints each lock once, though a lock may be on several pages.
 struct Printer {
     is_json: bool,
-    table: Table<6>,
+    table: Table<7>,
     has_printed: bool,
     /// Hashes of the names that were printed: a store may have millions of locks.
     printed: HashSet<u64>,
@@ -88,7 +89,7 @@ impl Printer {
                 write_json(&LockRecord::new(&lock.key, &lock.inspection), out)?;
             }
         } else if !locks.is_empty() {
-            let header = ["LOCK", "HOLDER", "MODE", "TOKEN", "LEFT", "WAITING"];
+            let header = ["LOCK", "HOLDER", "MODE", "TOKEN", "LEFT", "WAITING", "WAITED"];
             let header = (!self.has_printed).then(|| header.map(ToOwned::to_owned));
             let rows = header.into_iter().chain(locks.iter().map(|lock| row(lock)));
             out.write_all(self.table.lines(&rows.collect::<Vec<_>>()).as_bytes())?;
@@ -103,14 +104,19 @@ fn write_json(record: &LockRecord, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// A lock on one line, with its first holder.
-fn row(lock: &Listed) -> [String; 6] {
+/// A lock on one line, with its first holder and the longest time that a claim has waited.
+fn row(lock: &Listed) -> [String; 7] {
     let seen = &lock.inspection;
     let (label, mode) = holder(seen);
     let first = seen.holders.first();
     let token = first.map(token).unwrap_or_else(|| "-".to_owned());
     let left = first.map(left).unwrap_or_else(|| "-".to_owned());
-    [name(&lock.key), label, mode, token, left, seen.waiting.to_string()]
+    let longest = seen.waiters.iter().filter_map(|waiter| waiter.waited).max();
+    [name(&lock.key), label, mode, token, left, seen.waiting.to_string(), waited(longest)]
+}
+
+fn waited(time_of: Option<Duration>) -> String {
+    time_of.map_or("-".to_owned(), time)
 }
 
 fn token(holder: &Holder) -> String {
@@ -144,11 +150,10 @@ fn described(key: &Key, seen: &Inspection) -> String {
         text.push_str(&more(holding, seen.holders.len()));
     }
     if !seen.waiters.is_empty() {
-        let header = ["WAITER", "MODE", "PLACE KEPT FOR"].map(ToOwned::to_owned);
-        let rows = seen
-            .waiters
-            .iter()
-            .map(|it| [label(&it.label), it.kind.to_string(), time(it.remaining)]);
+        let header = ["WAITER", "MODE", "WAITED", "PLACE KEPT FOR"].map(ToOwned::to_owned);
+        let rows = seen.waiters.iter().map(|it| {
+            [label(&it.label), it.kind.to_string(), waited(it.waited), time(it.remaining)]
+        });
         let rows: Vec<_> = [header].into_iter().chain(rows).collect();
         text.push_str(&format!("\n{}", Table::new().lines(&rows)));
         text.push_str(&more(waiting, seen.waiters.len()));
@@ -165,8 +170,6 @@ fn more(all: u64, shown: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lock_core::{Kind, Label, Waiter};
 
     use super::*;
@@ -177,6 +180,7 @@ mod tests {
         let one = Holder::new(Kind::Shared, Some(FencingToken::new(7)), Some(left));
         let foreign = Holder::new(Kind::Shared, None, None);
         let waiter = Waiter::new(Kind::Exclusive, left).labelled(label.clone());
+        let waiter = waiter.waiting_for(Some(Duration::from_millis(61_500)));
         Inspection::new((vec![one.labelled(label), foreign], 2), (vec![waiter], 1001))
     }
 
@@ -190,8 +194,8 @@ HOLDER            MODE    TOKEN  LEFT
 billing@web-3:71  shared  7      8.2s
 (no label)        shared  -      no end
 
-WAITER            MODE       PLACE KEPT FOR
-billing@web-3:71  exclusive  8.2s
+WAITER            MODE       WAITED  PLACE KEPT FOR
+billing@web-3:71  exclusive  1m01s   8.2s
 and 1000 more
 ";
         assert_eq!(described(&key, &seen()), expected);
@@ -210,10 +214,10 @@ and 1000 more
             String::from_utf8(out).unwrap()
         };
         let expected = "\
-LOCK  HOLDER               MODE    TOKEN  LEFT  WAITING
-a     billing@web-3:71 +1  shared  7      8.2s  1001
-b     billing@web-3:71 +1  shared  7      8.2s  1001
-c     billing@web-3:71 +1  shared  7      8.2s  1001
+LOCK  HOLDER               MODE    TOKEN  LEFT  WAITING  WAITED
+a     billing@web-3:71 +1  shared  7      8.2s  1001     1m01s
+b     billing@web-3:71 +1  shared  7      8.2s  1001     1m01s
+c     billing@web-3:71 +1  shared  7      8.2s  1001     1m01s
 ";
         assert_eq!(printed(false), expected);
         let lines = printed(true);

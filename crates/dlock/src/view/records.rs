@@ -31,6 +31,7 @@ struct WaiterRecord {
     mode: &'static str,
     permits: Option<u32>,
     place_left_ms: u64,
+    waited_ms: Option<u64>,
 }
 
 impl LockRecord {
@@ -65,6 +66,7 @@ impl WaiterRecord {
             mode: mode(waiter.kind),
             permits: permits(waiter.kind),
             place_left_ms: millis(waiter.remaining),
+            waited_ms: waiter.waited.map(millis),
         }
     }
 }
@@ -115,7 +117,9 @@ mod tests {
         let held = Holder::new(Kind::Permits(2), Some(FencingToken::new(7)), Some(left));
         let foreign = Holder::new(Kind::Exclusive, None, None);
         let waits = Waiter::new(Kind::Shared, left).labelled(label.clone());
-        let seen = Inspection::new((vec![held.labelled(label), foreign], 2), (vec![waits], 9));
+        let waited = waits.clone().waiting_for(Some(Duration::from_millis(61_500)));
+        let holders = vec![held.labelled(label), foreign];
+        let seen = Inspection::new((holders, 2), (vec![waited, waits], 9));
         let record = LockRecord::new(&Key::new("orders/42").unwrap(), &seen);
         assert_eq!(
             serde_json::to_value(record).unwrap(),
@@ -126,7 +130,8 @@ mod tests {
                     {"label": null, "mode": "exclusive", "permits": null, "token": null, "left_ms": null},
                 ],
                 "waiters": [
-                    {"label": "billing@web-3:71", "mode": "shared", "permits": null, "place_left_ms": 8210},
+                    {"label": "billing@web-3:71", "mode": "shared", "permits": null, "place_left_ms": 8210, "waited_ms": 61_500},
+                    {"label": "billing@web-3:71", "mode": "shared", "permits": null, "place_left_ms": 8210, "waited_ms": null},
                 ],
             })
         );

@@ -80,6 +80,25 @@ fn a_stopped_run_goes_on_in_the_background() {
     assert_eq!(terminal.end().0.code(), Some(0));
 }
 
+#[test]
+fn a_run_in_the_background_gets_the_terminal_when_it_comes_to_the_foreground() {
+    let scene = Scene::new();
+    fs::write(scene.path("script"), READS).unwrap();
+    let mut terminal = shell(&scene);
+    terminal.press("$DLOCK run it -- sh script &\n");
+    let program = pid_of(&scene.written("pid"));
+    // It reads, and may not.
+    stands_still(program);
+    terminal.press("fg\n");
+    eventually("the program goes on", SOON, || !is_stopped(program));
+    terminal.press("hello\n");
+    terminal.shows(&["got hello"]);
+    terminal.press("echo code=$?\n");
+    terminal.shows(&["code=3"]);
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_lease_has_ended_is_killed_instead_of_going_on() {
     let scene = Scene::new();

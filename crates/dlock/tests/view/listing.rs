@@ -32,7 +32,9 @@ async fn holders_and_waiters_are_shown_with_label_mode_token_and_time() {
 
     let ran = dlock(&server.url(), &["inspect", "orders/42", "--json"]).ends_with(0);
     let mut seen = ran.json_lines().remove(0);
-    for (list, time) in [("holders", "left_ms"), ("waiters", "place_left_ms")] {
+    for (list, time) in
+        [("holders", "left_ms"), ("waiters", "place_left_ms"), ("waiters", "waited_ms")]
+    {
         let left = seen[list][0][time].take().as_u64().unwrap();
         assert!((1..=30_000).contains(&left), "{left}");
     }
@@ -42,7 +44,7 @@ async fn holders_and_waiters_are_shown_with_label_mode_token_and_time() {
             {"label": "billing", "mode": "exclusive", "permits": null, "token": token, "left_ms": null},
         ],
         "waiters": [
-            {"label": "refunds", "mode": "exclusive", "permits": null, "place_left_ms": null},
+            {"label": "refunds", "mode": "exclusive", "permits": null, "place_left_ms": null, "waited_ms": null},
         ],
     });
     assert_eq!(seen, expected);

@@ -17,6 +17,9 @@ use crate::{Backend, Error, ErrorKind, FencingToken, Key, Label};
 /// - It MUST show the [label](Backend::introduce) of a client beside each lease and each place of that client, of
 ///   whichever client asks (`an_inspection_shows_labels`), for as long as the store was told to keep the label and no
 ///   longer (`a_label_ends_with_its_time`). A label is nothing else: leases MUST NOT depend on it.
+/// - It SHOULD show for how long each claim has been in the queue, by the clock of the store. A claim that came earlier
+///   MUST NOT be shown to have waited for less time, and a claim MUST NOT join anew by keeping its place
+///   (`an_inspection_shows_how_long_claims_wait`).
 /// - A forced release MUST end every lease on the key, including those of other libraries, so that renewals
 ///   report them lost (`a_forced_release_ends_every_lease`). It MUST serve the queue
 ///   (`a_forced_release_serves_the_queue`). The tokens of the key MUST go on increasing
@@ -204,7 +207,7 @@ impl Holder {
 
 /// One place in the queue.
 ///
-/// `Display` names its client, for example `billing@web-3:71 (exclusive)`.
+/// `Display` names its client, for example `billing@web-3:71 (exclusive, for 8.2s)`.
 ///
 /// The [example](Inspection#examples) of an inspection shows one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,6 +217,9 @@ pub struct Waiter {
     pub kind: Kind,
     /// How long the place is kept unless the client repeats its request.
     pub remaining: Duration,
+    /// For how long the claim has been in the queue, if the store knows that. All waiters of a process share its place, so
+    /// this is the time of the first of them, since the process last gave the key back.
+    pub waited: Option<Duration>,
     /// The label of its client, if the store knows it: see [`Backend::introduce`].
     pub label: Option<Label>,
 }
@@ -221,7 +227,23 @@ pub struct Waiter {
 impl Waiter {
     /// A place for a lease of this kind.
     pub fn new(kind: Kind, remaining: Duration) -> Self {
-        Self { kind, remaining, label: None }
+        Self { kind, remaining, waited: None, label: None }
+    }
+
+    /// This place, of a claim that has been in the queue for so long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Kind, Waiter};
+    /// let waiter = Waiter::new(Kind::Exclusive, Duration::from_secs(30));
+    /// let waiter = waiter.waiting_for(Some(Duration::from_millis(8_210)));
+    /// assert_eq!(waiter.to_string(), "a client without a label (exclusive, for 8.2s)");
+    /// ```
+    #[must_use]
+    pub fn waiting_for(self, waited: Option<Duration>) -> Self {
+        Self { waited, ..self }
     }
 
     /// This place, of a client with this label.
@@ -253,7 +275,11 @@ impl fmt::Display for Holder {
 
 impl fmt::Display for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", client(self.label.as_ref()), self.kind)
+        write!(f, "{} ({}", client(self.label.as_ref()), self.kind)?;
+        match self.waited {
+            Some(waited) => write!(f, ", for {:.1}s)", waited.as_secs_f64()),
+            None => f.write_str(")"),
+        }
     }
 }
 

@@ -162,7 +162,8 @@ fn read_slot<P: StoredParty>(bytes: &mut &[u8], now: Instant) -> Option<Slot<P>>
     let from = if take_u8(bytes)? == 1 { Some(take_mode(bytes)?) } else { None };
     let (ttl, tokens) = (take_ttl(bytes)?, NonZeroU32::new(take_u32(bytes)?)?);
     let value = take_u8(bytes)? == 1;
-    Some(Slot { owner, mode, from, ttl, tokens, value, ends: now, client: P::read(bytes)? })
+    let (joined, client) = (None, P::read(bytes)?);
+    Some(Slot { owner, mode, from, ttl, tokens, value, ends: now, joined, client })
 }
 
 fn put_u32(bytes: &mut Vec<u8>, number: u32) {

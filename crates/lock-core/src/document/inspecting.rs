@@ -23,7 +23,9 @@ impl<P: Party> Document<P> {
         });
         let waiters = self.queue.iter().take(Inspection::MAX);
         let waiters = waiters.map(|slot| {
-            Waiter::new(slot.mode.kind(), slot.remaining(now)).labelled(label(&slot.owner))
+            Waiter::new(slot.mode.kind(), slot.remaining(now))
+                .waiting_for(slot.waited(now))
+                .labelled(label(&slot.owner))
         });
         Inspection::new(
             (holders.collect(), leases.len() as u64),

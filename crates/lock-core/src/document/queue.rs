@@ -29,6 +29,8 @@ pub(crate) struct Slot<P> {
     /// Whether the grant is to bring the value beside the lock.
     pub(crate) value: bool,
     pub(crate) ends: Instant,
+    /// When the request joined the queue, if that is known.
+    pub(crate) joined: Option<Instant>,
     pub(crate) client: P,
 }
 
@@ -70,10 +72,11 @@ impl<P: Party> Queue<P> {
         visit: &Visit<'_, P>,
     ) -> Result<bool, Error> {
         let place = self.0.iter().position(|slot| slot.is_of(&request.claim));
-        let slot = Slot::new(request, from, visit);
+        let mut slot = Slot::new(request, from, visit);
         if let Some(kept) = place.and_then(|index| self.0.get_mut(index))
             && kept.from == slot.from
         {
+            slot.joined = kept.joined;
             *kept = slot;
             return Ok(false);
         }
@@ -147,6 +150,7 @@ impl<P: Party> Slot<P> {
             tokens: request.tokens,
             value: request.value,
             ends: visit.now + request.ttl.for_place().duration(),
+            joined: Some(visit.now),
             client: visit.waiter.clone(),
         }
     }
@@ -158,6 +162,11 @@ impl<P: Party> Slot<P> {
     /// How long the place is kept unless its request is repeated.
     pub(crate) fn remaining(&self, now: Instant) -> Duration {
         self.ends.saturating_duration_since(now)
+    }
+
+    /// For how long the request has been in the queue, if that is known.
+    pub(crate) fn waited(&self, now: Instant) -> Option<Duration> {
+        self.joined.map(|joined| now.saturating_duration_since(joined))
     }
 
     fn is_dead(&self, leases: &Leases<P>, now: Instant) -> bool {

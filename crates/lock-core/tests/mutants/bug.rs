@@ -179,6 +179,8 @@ pub(crate) enum Bug {
     HidesWaiters,
     InspectsOnce,
     ShowsOwners,
+    ShowsTheWaitOfTheFirst,
+    WaitsAnewWithEachRequest,
     ForgetsLabels,
     ShowsTheLabelOfTheHolder,
     KeepsLabels,

@@ -7,7 +7,7 @@ use lock_core::{
     AcquireOutcome, Convert, ConvertBackend, Convertible, JointBackend, Key, Released,
 };
 use lock_core::{Backend, Cell, CellBackend, Claim, Committed, FencingToken, InspectBackend};
-use lock_core::{Inspection, List, Page, Result, SharedBackend, Stored};
+use lock_core::{Inspection, List, Page, Result, SharedBackend, Stored, Ttl};
 use tokio::task::yield_now;
 
 use crate::bug::Bug;
@@ -137,6 +137,14 @@ impl InspectBackend for Mutant {
             Bug::ShowsTheLabelOfTheHolder => {
                 let label = inspection.holders.first().and_then(|holder| holder.label.clone());
                 inspection.waiters.iter_mut().for_each(|it| it.label.clone_from(&label));
+            }
+            Bug::ShowsTheWaitOfTheFirst => {
+                let waited = inspection.waiters.first().and_then(|waiter| waiter.waited);
+                inspection.waiters.iter_mut().for_each(|it| it.waited = waited);
+            }
+            Bug::WaitsAnewWithEachRequest => {
+                let since = |left| Ttl::MAX.duration() - left;
+                inspection.waiters.iter_mut().for_each(|it| it.waited = Some(since(it.remaining)));
             }
             Bug::InspectsOnce => {
                 let mut shared = self.shared();

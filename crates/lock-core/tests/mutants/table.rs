@@ -166,6 +166,8 @@ pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::ShowsOwners, &["an_inspection_keeps_secrets"]),
     (Bug::ForgetsLabels, &["an_inspection_shows_labels"]),
     (Bug::ShowsTheLabelOfTheHolder, &["an_inspection_shows_labels"]),
+    (Bug::ShowsTheWaitOfTheFirst, &["an_inspection_shows_how_long_claims_wait"]),
+    (Bug::WaitsAnewWithEachRequest, &["an_inspection_shows_how_long_claims_wait"]),
     (Bug::KeepsLabels, &["a_label_ends_with_its_time"]),
     (Bug::ListsEveryPrefix, &["a_list_shows_each_lock_of_its_prefix"]),
     (Bug::ListsHoldersAlone, &["a_list_shows_each_lock_of_its_prefix"]),

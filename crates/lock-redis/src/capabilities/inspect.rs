@@ -117,10 +117,15 @@ fn holder(reply: &Reply) -> Option<(Holder, Option<ClientMark>)> {
     Some((Holder::new(kind(kind_of)?, token, remaining), mark(client)?))
 }
 
-/// Reads `mode left client`.
+/// Reads `mode left waited client`.
 fn waiter(reply: &Reply) -> Option<(Waiter, Option<ClientMark>)> {
-    let [kind_of, left, client] = words(reply)?;
-    Some((Waiter::new(kind(kind_of)?, Duration::from_millis(number(left)?)), mark(client)?))
+    let [kind_of, left, waited, client] = words(reply)?;
+    let waited = match waited {
+        b"-" => None,
+        waited => Some(Duration::from_millis(number(waited)?)),
+    };
+    let waiter = Waiter::new(kind(kind_of)?, Duration::from_millis(number(left)?));
+    Some((waiter.waiting_for(waited), mark(client)?))
 }
 
 /// Reads the mark of a client, or `-`.
@@ -163,8 +168,12 @@ mod tests {
     fn every_kind_is_read() {
         let holders =
             texts(&["x - -1 -", "s 7 0 00ff00ff00", "u 8 1 -", "p4294967295 9 2 -", "j 10 3 -"]);
-        let reply =
-            Reply::List(vec![holders, Reply::Int(5), texts(&["s 4 0123456789"]), Reply::Int(2000)]);
+        let reply = Reply::List(vec![
+            holders,
+            Reply::Int(5),
+            texts(&["s 4 7 0123456789", "x 5 - -"]),
+            Reply::Int(2000),
+        ]);
         let (found, marks) = inspected(&reply).unwrap();
         let (token, left) = (|number| Some(FencingToken::new(number)), Duration::from_millis);
         assert_eq!(
@@ -177,11 +186,15 @@ mod tests {
                 Holder::new(Kind::Joint, token(10), Some(left(3))),
             ]
         );
-        assert_eq!(found.waiters, [Waiter::new(Kind::Shared, left(4))]);
+        let waiters = [
+            Waiter::new(Kind::Shared, left(4)).waiting_for(Some(left(7))),
+            Waiter::new(Kind::Exclusive, left(5)),
+        ];
+        assert_eq!(found.waiters, waiters);
         assert_eq!((found.holding, found.waiting), (5, 2000));
         let mark = ClientMark::of_digits;
         assert_eq!(marks.holders, [None, mark(b"00ff00ff00"), None, None, None]);
-        assert_eq!(marks.waiters, [mark(b"0123456789")]);
+        assert_eq!(marks.waiters, [mark(b"0123456789"), None]);
     }
 
     #[test]
@@ -190,15 +203,17 @@ mod tests {
             let (holders, waiters) = (texts(&[holder]), texts(&[waiter]));
             inspected(&Reply::List(vec![holders, Reply::Int(1), waiters, Reply::Int(1)]))
         };
-        assert!(with("x 7 1 -", "x 1 -").is_some());
+        assert!(with("x 7 1 -", "x 1 - -").is_some());
         let holders = [
             "", "x", "x 7 -", "y 7 1 -", "p 7 1 -", "px 7 1 -", "x x 1 -", "x 7 -2 -", "x 7 1",
             "x 7 1 ?",
         ];
         for bad in holders {
-            assert_eq!(with(bad, "x 1 -"), None, "{bad}");
+            assert_eq!(with(bad, "x 1 2 -"), None, "{bad}");
         }
-        for bad in ["", "x", "x -1 -", "y 1 -", "x 1", "x 1 012345678"] {
+        let waiters =
+            ["", "x", "x 1 -", "x -1 2 -", "x 1 -2 -", "y 1 2 -", "x 1 2", "x 1 2 012345678"];
+        for bad in waiters {
             assert_eq!(with("x 7 1 -", bad), None, "{bad}");
         }
         let empty = || Reply::List(Vec::new());
@@ -232,10 +247,15 @@ mod tests {
 
     fn is_waiter(text: &[u8]) -> bool {
         let words = std::str::from_utf8(text).map(|text| text.split(' ').collect::<Vec<_>>());
-        let is_it = |kind: &str, left: &str, client: &str| {
-            is_kind(kind) && is_number(left, u64::MAX) && is_mark(client)
-        };
-        matches!(words.as_deref(), Ok([kind, left, client]) if is_it(kind, left, client))
+        match words.as_deref() {
+            Ok([kind, left, waited, client]) => {
+                is_kind(kind)
+                    && is_number(left, u64::MAX)
+                    && (*waited == "-" || is_number(waited, u64::MAX))
+                    && is_mark(client)
+            }
+            _ => false,
+        }
     }
 
     fn is_mark(word: &str) -> bool {
@@ -250,7 +270,7 @@ mod tests {
         ];
         let count = prop_oneof![Just(Reply::Int(1)), garbage::replies()];
         let waiters = prop_oneof![
-            3 => Just(texts(&["s 4 -"])),
+            3 => Just(texts(&["s 4 9 -", "x 1 - 0123456789"])),
             1 => prop::collection::vec(garbage::replies(), 0..3).prop_map(Reply::List),
         ];
         (holders, count.clone(), waiters, count, 0usize..6).prop_map(|(h, n, w, m, cut)| {

@@ -47,7 +47,7 @@ if not name then
 end
 
 local places = redis.pcall('HMGET', KEYS[4], name, second or name)
-local ends, lease, count, inbox = string.match(places[1] or '', '^(%d+) %d+ %- (%d+) (%d+) (%x+)$')
+local ends, lease, count, inbox = string.match(places[1] or '', '^(%d+) %d+ %- (%d+) (%d+) (%x+)')
 local time = redis.pcall('TIME')
 local micros = (time[1] or '') .. string.sub('00000' .. (time[2] or ''), -6)
 local now, clock, sign = string.sub(micros, 1, 13), string.sub(state, 2, 17), string.sub(state, 18, 18)
@@ -63,7 +63,7 @@ call('LPOP', KEYS[3])
 call('HDEL', KEYS[4], name)
 if next_name then
   local asks = now + math.min(lease, math.floor(ARGV[4] / 3))
-  local place = string.format('%.0f %.0f - %s', now + ARGV[4], asks, ARGV[5])
+  local place = string.format('%.0f %.0f - %s %s', now + ARGV[4], asks, ARGV[5], now)
   if call('HSET', KEYS[4], next_name, place) == 1 then
     call('RPUSH', KEYS[3], next_name)
   end
@@ -102,9 +102,8 @@ if heard == 0 or type(heard) ~= 'number' then
   return ARGV[7] .. ' ?'
 end
 -- The turn of the second claim could come when that lease ends, if its holder stays silent.
-local asks = second and string.match(places[2] or '', '^%d+ (%d+) ')
+local asks, their = string.match(second and places[2] or '', '^%d+ (%d+) %S+ %d+ %d+ (%x+)')
 if asks and asks - now > tonumber(lease) then
-  local their = string.match(places[2], '%x+$')
   redis.pcall('PUBLISH', channel .. their, 'next ' .. string.sub(second, 3) .. ' ' .. lease .. ' ' .. KEYS[1])
 end
 return next_name and ARGV[7] .. ' q ' .. lease .. ' ' .. micros or ARGV[7]

@@ -31,6 +31,7 @@ end
 local line, waiting = in_line()
 local waiters = {}
 for index, place in ipairs(line) do
-  waiters[index] = string.format('%s %.0f %s', kind_of(place.name), place.left, client_of(place.name))
+  local waited = place.joined and string.format('%.0f', math.max(now - place.joined, 0)) or '-'
+  waiters[index] = string.format('%s %.0f %s %s', kind_of(place.name), place.left, waited, client_of(place.name))
 end
 return { holders, holding, waiters, waiting }

@@ -23,12 +23,13 @@ end
 -- only one, or nothing and the reason.
 local function join(name, from, left, limit, stay, claim, count, inbox)
   local length = call('LLEN', KEYS[3])
-  local known, before = place_of(name)
+  local known, before, _, _, _, _, joined = place_of(name)
   known = known and length > 0
   if known and before ~= from then
     leave(name)
     known, length = false, length - 1
   end
+  joined = known and joined or now
 
   if known then
     -- This write is not refused for want of memory, and neither are the writes after it.
@@ -44,7 +45,7 @@ local function join(name, from, left, limit, stay, claim, count, inbox)
       call('DEL', KEYS[4])
     end
   end
-  call('HSET', KEYS[4], name, place_until(stay, left, from, claim, count, inbox))
+  call('HSET', KEYS[4], name, place_until(stay, left, from, claim, count, inbox, joined))
   call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), 2 * stay))
   call('PEXPIRE', KEYS[4], call('PTTL', KEYS[3]))
   return not known and length == 0

@@ -12,7 +12,7 @@ return for_each(4, 5, function(owner, stay, claim, count, inbox)
   end
   if left_of_other_terms() and state.is_changed then return '?' end --terms
   local name, rest = 'x:' .. owner, call('PTTL', KEYS[3])
-  local ends, _, from = read_place(call('HGET', KEYS[4], name))
+  local ends, _, from, _, _, _, joined = read_place(call('HGET', KEYS[4], name))
   if not ends or from ~= '-' or rest == -2 or is_foreign() and not has_living_head() then
     return '?'
   end
@@ -21,7 +21,7 @@ return for_each(4, 5, function(owner, stay, claim, count, inbox)
   rest = math.max(rest, 2 * stay)
   -- This write is not refused for want of memory, and neither are the writes after it.
   call('PEXPIRE', KEYS[3], rest)
-  call('HSET', KEYS[4], name, place_until(stay, left, from, claim, count, inbox))
+  call('HSET', KEYS[4], name, place_until(stay, left, from, claim, count, inbox, tonumber(joined) or now))
   call('PEXPIRE', KEYS[4], rest)
   return string.format('q %.0f %s', asks_in(name, left), micros)
 end)

@@ -7,9 +7,9 @@ local function in_line()
   local names = call('LRANGE', KEYS[3], 0, MOST - 1)
   local line = {}
   for _, name in ipairs(names) do
-    local ends, from, _, _, inbox = place_of(name)
+    local ends, from, _, _, inbox, _, joined = place_of(name)
     if ends and ends > now and not is_orphan(from) then
-      line[#line + 1] = { name = name, left = ends - now, inbox = inbox }
+      line[#line + 1] = { name = name, left = ends - now, inbox = inbox, joined = joined }
     end
   end
   return line, length > MOST and length or #line

@@ -1,20 +1,21 @@
 -- The places in the queue.
 --
--- A place is "ends asks from claim tokens inbox": until when it is kept, and when its client asks again without
--- a message, in ms; the name of the lease that is to be converted, or `-`; how long, in ms, a lease lives that
--- is handed over; how many tokens it reserves; and the inbox on which the client hears of the grant.
+-- A place is "ends asks from claim tokens inbox joined": until when it is kept, and when its client asks again
+-- without a message, in ms; the name of the lease that is to be converted, or `-`; how long, in ms, a lease lives
+-- that is handed over; how many tokens it reserves; the inbox on which the client hears of the grant; and when the
+-- claim joined the queue, in ms.
 
 local function read_place(place)
-  return string.match(place or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%x+)$')
+  return string.match(place or '', '^(%d+) (%d+) (%S+) (%d+) (%d+) (%x+) ?(%d*)')
 end
 
 -- A place of this many ms, whose client asks again when the present lease ends in `left` ms, or earlier.
-local function place_until(stay, left, from, claim, count, inbox)
+local function place_until(stay, left, from, claim, count, inbox, joined)
   local asks = math.floor(stay / 3)
   if left >= 0 and left < asks then
     asks = left
   end
-  return string.format('%.0f %.0f %s %s %s %s', now + stay, now + asks, from, claim, count, inbox)
+  return string.format('%.0f %.0f %s %s %s %s %.0f', now + stay, now + asks, from, claim, count, inbox, joined)
 end
 
 -- Whether the client of an inbox subscribed in the present term of this server: while its data have had the present

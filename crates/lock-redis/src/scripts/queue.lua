@@ -8,8 +8,8 @@ end
 
 local function place_of(name)
   local place = call('HGET', KEYS[4], name)
-  local ends, _, from, claim, tokens, inbox = read_place(place)
-  return tonumber(ends), from, tonumber(claim), tokens, inbox, place
+  local ends, _, from, claim, tokens, inbox, joined = read_place(place)
+  return tonumber(ends), from, tonumber(claim), tokens, inbox, place, tonumber(joined)
 end
 
 -- Whether a lease that is to be converted is over.

@@ -48,7 +48,7 @@ local asks = math.floor(ARGV[4] / 3)
 if left >= 0 and left < asks then
   asks = left
 end
-call('HSET', KEYS[4], name, string.format('%.0f %.0f - %s', now + ARGV[4], now + asks, ARGV[5]))
+call('HSET', KEYS[4], name, string.format('%.0f %.0f - %s %.0f', now + ARGV[4], now + asks, ARGV[5], now))
 local rest = call('PTTL', KEYS[3])
 if rest < tonumber(ARGV[4]) then
   rest = 2 * ARGV[4]

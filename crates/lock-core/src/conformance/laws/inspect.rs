@@ -88,6 +88,45 @@ fn waits(inspection: &Inspection, ttls: &[Ttl]) -> Check {
     Ok(())
 }
 
+pub(in super::super) async fn an_inspection_shows_how_long_claims_wait<H>(
+    scene: Scene<'_, H>,
+) -> Check
+where
+    H: Harness<Client: InspectBackend>,
+{
+    let (one, other) = scene.two_clients().await?;
+    let (key, ttl, pause) = (scene.key()?, scene.long(), scene.ttl().duration() / 2);
+    one.granted(&scene.claim(&key)?, ttl).await?;
+    let mut first = other.waits(scene.queued(&key, ttl)?).await?;
+    scene.pause(pause).await;
+    let second = one.waits(scene.queued(&key, ttl)?).await?;
+    let before = waited(&one.inspect(&key).await?)?;
+    ensure!(
+        before[0] >= before[1] + pause / 2,
+        "the second claim came {pause:?} after the first, but they are shown to have waited for {before:?}"
+    );
+    scene.pause(pause).await;
+    first.still_waits().await?;
+    let after = waited(&other.inspect(&key).await?)?;
+    for (before, after) in before.iter().zip(after) {
+        ensure!(
+            after >= *before + pause / 2,
+            "{pause:?} later, a claim is shown to have waited for {after:?}, after {before:?}"
+        );
+    }
+    ensure!(!first.leaves().await? && !second.leaves().await?, "a waiter held the key");
+    Ok(())
+}
+
+/// For how long the two waiters of an inspection have waited.
+fn waited(inspection: &Inspection) -> Check<[Duration; 2]> {
+    let none = || Failure::NotApplicable("the store does not keep when a claim came".into());
+    match inspection.waiters.as_slice() {
+        [first, second] => Ok([first.waited.ok_or_else(none)?, second.waited.ok_or_else(none)?]),
+        _ => Err(Failure::Broken(format!("two claims wait, but it shows {inspection:?}"))),
+    }
+}
+
 pub(in super::super) async fn an_inspection_keeps_secrets<H>(scene: Scene<'_, H>) -> Check
 where
     H: Harness<Client: InspectBackend>,
