@@ -55,6 +55,15 @@ fn give(foreground: Option<&Foreground>, child: &Child) {
     }
 }
 
+/// Lets a program go on that was stopped. The shell may have brought the job to the foreground.
+fn resume(foreground: &mut Option<Foreground>, child: &Child) {
+    if foreground.is_none() {
+        *foreground = Foreground::of_dlock();
+    }
+    give(foreground.as_ref(), child);
+    child.signal(Signal::CONT);
+}
+
 /// Whether the job has to stop with the program, if that was stopped. Lets a program go on that was stopped because it did not
 /// have the terminal yet. Only such a program: to let any other go on would undo a key that stops it.
 fn stops_job(foreground: Option<&Foreground>, child: &Child) -> bool {
@@ -127,9 +136,7 @@ impl Guarding<'_> {
                 is_watched = false;
             }
             if let News::WasStopped = news {
-                foreground = foreground.or_else(Foreground::of_dlock);
-                give(foreground.as_ref(), &child);
-                child.signal(Signal::CONT);
+                resume(&mut foreground, &child);
             }
         }
     }

@@ -192,10 +192,10 @@ macro_rules! __lock_core_inspect_laws {
                 "An inspection shows nothing that proves ownership.",
             an_inspection_shows_labels:
                 "An inspection shows the label of the client of each lease and of each place.",
-            an_inspection_shows_how_long_claims_wait:
-                "An inspection shows for how long each claim has been in the queue, and keeping a place is not joining anew.",
             a_label_ends_with_its_time:
                 "A store shows a label for as long as it was told to keep the label, and no longer.",
+            an_inspection_shows_how_long_claims_wait:
+                "An inspection shows for how long each claim has been in the queue, and keeping a place is not joining anew.",
             a_forced_release_ends_every_lease:
                 "After a forced release no client holds the key, and renewals say so.",
             a_forced_release_serves_the_queue:
