@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use lock_benches::contestants::{self, COMMITTED, Ending, Local, Ours, Stored, TOKIO};
+use lock_benches::contestants::{
+    self, COMMITTED, Counts, Ending, Local, Ours, Stored, TOKIO, metrics,
+};
 use lock_benches::measure::{Crowd, Window};
+use lock_benches::other_build;
 use lock_benches::plot::Lines;
 use lock_benches::team::{self, Plan};
 use lock_benches::{
@@ -15,6 +18,11 @@ use lock_tests::RedisServer;
 const OURS: &str = "ours, dropped";
 /// With an observer that counts.
 const OBSERVED: &str = "ours, dropped, observed";
+/// With an observer that counts, and hears of one in [`ONE_IN`] acquisitions.
+const SAMPLED: &str = "ours, dropped, sampled";
+const ONE_IN: u32 = 64;
+/// With the metrics of lock-telemetry, for Prometheus.
+const METRICS: &str = "ours, dropped, metrics";
 const IN_MEMORY: &str = "ours in memory, dropped";
 const OBSERVED_IN_MEMORY: &str = "ours in memory, dropped, observed";
 
@@ -100,10 +108,13 @@ async fn entrants(url: &str) -> Result<Vec<Fighter>, Failure> {
         Entrant::new(OURS, [Ours::redis(url, Ending::Dropped)?]),
         Entrant::new("ours, released", [Ours::redis(url, Ending::Released)?]),
         Entrant::new(COMMITTED, [Stored::redis(url)?]),
-        Entrant::new(OBSERVED, [Ours::observed(url, Ending::Dropped)?]),
+        Entrant::new(OBSERVED, [Ours::observed(url, Ending::Dropped, Counts, 1)?]),
+        Entrant::new(SAMPLED, [Ours::observed(url, Ending::Dropped, Counts, ONE_IN)?]),
+        Entrant::new(METRICS, [Ours::observed(url, Ending::Dropped, metrics()?, 1)?]),
         Entrant::new(IN_MEMORY, [Ours::memory(Ending::Dropped)]),
-        Entrant::new(OBSERVED_IN_MEMORY, [Ours::observed_in_memory(Ending::Dropped)?]),
+        Entrant::new(OBSERVED_IN_MEMORY, [Ours::observed_in_memory(Ending::Dropped, Counts)?]),
     ];
+    let own = contestants::beside(own.into(), OURS, url, Setting::BlockOn)?;
     let own = own.into_iter().map(|entrant| Fighter { entrant, peer: false });
     let peers = contestants::waiting_peers(url, 1).await?.into_iter();
     Ok(own.chain(peers.map(|entrant| Fighter { entrant, peer: true })).collect())
@@ -151,16 +162,7 @@ fn table(
         redis_py(effort, server, tasks, &mut table, &mut kept);
     }
     compare(&kept, &mut table);
-    for (observed, alone) in [(OBSERVED, OURS), (OBSERVED_IN_MEMORY, IN_MEMORY)] {
-        let find = |name: &str| rates.iter().find(|series| series.name == name);
-        if let (Some(observed), Some(alone)) = (find(observed), find(alone)) {
-            let ratio = median(&observed.ratios(alone, rate));
-            table.remark(format!(
-                "`{}` makes {ratio:.3} × the hand-overs of `{}`.",
-                observed.name, alone.name
-            ));
-        }
-    }
+    pairs(&rates, &mut table);
     table.remark(
         "A hand-over is a pass after which the holder is another one; commands are for each of them. \
          A wait that goes on at the end of the window counts with what it has by then.",
@@ -193,6 +195,24 @@ fn fight(
         }
     }
     (rates.run(effort.rounds.min(ROUNDS)), waits.run(1))
+}
+
+/// What observers cost, and what the present build costs beside the other one, round by round.
+fn pairs(all: &[Series<Window>], table: &mut Table) {
+    let observed = [OBSERVED, SAMPLED, METRICS].map(|name| (name, OURS.to_owned()));
+    let others = [(OBSERVED_IN_MEMORY, IN_MEMORY.to_owned()), (OURS, other_build::row(OURS))];
+    for (name, base) in observed.into_iter().chain(others) {
+        let find = |name: &str| all.iter().find(|it| it.name == name && it.failure.is_none());
+        if let (Some(series), Some(base)) = (find(name), find(&base)) {
+            let compared = |figure: fn(&Window) -> f64| series.compared(base, figure);
+            table.remark(format!(
+                "`{name}` beside `{}`, with the middle half: {} the passes, {} the CPU time of each.",
+                base.name,
+                compared(passes),
+                compared(cpu)
+            ));
+        }
+    }
 }
 
 fn compare(kept: &[Rate], table: &mut Table) {
@@ -247,6 +267,15 @@ fn redis_py(
 
 fn commands(window: &Window) -> f64 {
     window.commands as f64 / window.handovers as f64
+}
+
+fn passes(window: &Window) -> f64 {
+    per_second(window.total(), window.elapsed)
+}
+
+/// The CPU time of the process for each pass, in nanoseconds.
+fn cpu(window: &Window) -> f64 {
+    window.cpu.as_secs_f64() * 1e9 / window.total() as f64
 }
 
 fn rate(window: &Window) -> f64 {

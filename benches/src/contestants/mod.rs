@@ -19,6 +19,7 @@ macro_rules! entrants {
 
 mod distributed_lock;
 mod local;
+mod observers;
 mod ours;
 mod plain;
 pub mod quorums;
@@ -38,6 +39,7 @@ use lock_sync::Handoff;
 
 pub use distributed_lock::DistributedLock;
 pub use local::Local;
+pub use observers::{Counts, metrics};
 pub use ours::{Ending, Ours};
 pub use plain::Plain;
 pub use raw::Raw;

@@ -1,13 +1,10 @@
 //! The lock of this workspace.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
-use lock_core::observer::{
-    AcquireBegun, AcquireEnded, HoldBegun, HoldEnded, Observer, StoreAnswered,
-};
+use lock_core::observer::Observer;
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 use lock_sync::{Handoff, Locks, Mutex, MutexGuard};
@@ -32,40 +29,6 @@ pub struct Ours {
     ending: Ending,
     /// For how long an unused lease is kept.
     cache: Option<Duration>,
-}
-
-/// An observer that counts what it hears, and adds up the times.
-#[derive(Debug, Default)]
-struct Counts {
-    waiting: AtomicU64,
-    held: AtomicU64,
-    waited: AtomicU64,
-    holding: AtomicU64,
-    requests: AtomicU64,
-}
-
-impl Observer for Counts {
-    fn acquire_begun(&self, _: &AcquireBegun<'_>) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn acquire_ended(&self, event: &AcquireEnded<'_>) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.waited.fetch_add(event.waited.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    fn hold_begun(&self, _: &HoldBegun<'_>) {
-        self.held.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn hold_ended(&self, event: &HoldEnded<'_>) {
-        self.held.fetch_sub(1, Ordering::Relaxed);
-        self.holding.fetch_add(event.held.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    fn store_answered(&self, _: &StoreAnswered<'_>) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 impl Ours {
@@ -131,25 +94,33 @@ impl Ours {
         Self { locks: Locks::new(MemoryBackend::new()).erase(), ending, cache: None }
     }
 
-    /// As [`redis`](Self::redis), with an observer that counts.
+    /// As [`redis`](Self::redis), with an observer that hears of one in so many acquisitions.
     ///
     /// # Errors
     ///
     /// If the URL makes no sense.
-    pub fn observed(url: &str, ending: Ending) -> Result<Self, Failure> {
-        let counts = Arc::new(Counts::default());
-        let backend = RedisBackend::builder(url).observer(counts.clone()).build()?;
-        let locks = Locks::builder(backend).observer(counts).build()?;
+    pub fn observed(
+        url: &str,
+        ending: Ending,
+        observer: impl Observer + 'static,
+        one_in: u32,
+    ) -> Result<Self, Failure> {
+        let observer = Arc::new(observer);
+        let backend = RedisBackend::builder(url).observer(observer.clone()).build()?;
+        let locks = Locks::builder(backend).observer(observer).observe_one_in(one_in).build()?;
         Ok(Self { locks: locks.erase(), ending, cache: None })
     }
 
-    /// As [`memory`](Self::memory), with an observer that counts.
+    /// As [`memory`](Self::memory), with this observer.
     ///
     /// # Errors
     ///
     /// None: the options are the defaults.
-    pub fn observed_in_memory(ending: Ending) -> Result<Self, Failure> {
-        let locks = Locks::builder(MemoryBackend::new()).observer(Arc::new(Counts::default()));
+    pub fn observed_in_memory(
+        ending: Ending,
+        observer: impl Observer + 'static,
+    ) -> Result<Self, Failure> {
+        let locks = Locks::builder(MemoryBackend::new()).observer(Arc::new(observer));
         Ok(Self { locks: locks.build()?.erase(), ending, cache: None })
     }
 
