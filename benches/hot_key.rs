@@ -16,6 +16,8 @@ use lock_benches::{
 use lock_tests::RedisServer;
 
 const OURS: &str = "ours, dropped";
+/// What other benches, and so the other build, call the row of ours.
+const SAME: &str = "ours, default budget";
 /// With an observer that counts.
 const OBSERVED: &str = "ours, dropped, observed";
 /// With an observer that counts, and hears of one in [`ONE_IN`] acquisitions.
@@ -114,7 +116,7 @@ async fn entrants(url: &str) -> Result<Vec<Fighter>, Failure> {
         Entrant::new(IN_MEMORY, [Ours::memory(Ending::Dropped)]),
         Entrant::new(OBSERVED_IN_MEMORY, [Ours::observed_in_memory(Ending::Dropped, Counts)?]),
     ];
-    let own = contestants::beside(own.into(), OURS, url, Setting::BlockOn)?;
+    let own = contestants::beside(own.into(), SAME, url, Setting::BlockOn)?;
     let own = own.into_iter().map(|entrant| Fighter { entrant, peer: false });
     let peers = contestants::waiting_peers(url, 1).await?.into_iter();
     Ok(own.chain(peers.map(|entrant| Fighter { entrant, peer: true })).collect())
@@ -200,7 +202,7 @@ fn fight(
 /// What observers cost, and what the present build costs beside the other one, round by round.
 fn pairs(all: &[Series<Window>], table: &mut Table) {
     let observed = [OBSERVED, SAMPLED, METRICS].map(|name| (name, OURS.to_owned()));
-    let others = [(OBSERVED_IN_MEMORY, IN_MEMORY.to_owned()), (OURS, other_build::row(OURS))];
+    let others = [(OBSERVED_IN_MEMORY, IN_MEMORY.to_owned()), (OURS, other_build::row(SAME))];
     for (name, base) in observed.into_iter().chain(others) {
         let find = |name: &str| all.iter().find(|it| it.name == name && it.failure.is_none());
         if let (Some(series), Some(base)) = (find(name), find(&base)) {

@@ -15,8 +15,6 @@ use crate::error::{LeaseLost, LossReason, ReleaseError};
 pub(crate) struct Hold {
     entry: Arc<Entry>,
     ticket: Ticket,
-    /// The mode in which the hold began.
-    mode: Mode,
     /// How many permits the hold has; 0 for other kinds of lock.
     permits: u32,
     manner: Manner,
@@ -24,8 +22,8 @@ pub(crate) struct Hold {
     held: OnceLock<Arc<Held>>,
     /// Whether dropping has to give the hold up.
     live: bool,
-    /// From the begin of the hold to its end, if there are observers.
-    told: Option<Told>,
+    /// From the begin of the hold to its end, if observers hear of it. In a box: without observers a hold stays small.
+    told: Option<Box<Told>>,
 }
 
 impl Hold {
@@ -38,13 +36,13 @@ impl Hold {
         begun: Option<Begun>,
     ) -> Self {
         let begun = begun.zip(entry.observed.as_ref());
-        let told = begun.map(|(begun, observed)| begun.granted(observed, mode, &ticket));
+        let told = begun.map(|(begun, observed)| Box::new(begun.granted(observed, mode, &ticket)));
         let (permits, held) = (mode.permits(), OnceLock::new());
-        Self { entry, ticket, mode, permits, manner, held, live: true, told }
+        Self { entry, ticket, permits, manner, held, live: true, told }
     }
 
     /// Notes how and when the hold ends, before it lets go.
-    fn end(&mut self, how: HoldEnd) -> Option<(Told, HoldEnd, Instant)> {
+    fn end(&mut self, how: HoldEnd) -> Option<(Box<Told>, HoldEnd, Instant)> {
         let told = self.told.take()?;
         let now = self.ticket.lease.now();
         let lost = self.ticket.check_at(now).err();
@@ -52,9 +50,9 @@ impl Hold {
     }
 
     /// Tells the observers of the end.
-    fn tell(&self, end: Option<(Told, HoldEnd, Instant)>) {
+    fn tell(&self, end: Option<(Box<Told>, HoldEnd, Instant)>) {
         if let (Some((told, how, now)), Some(observed)) = (end, &self.entry.observed) {
-            told.ended(observed, self.mode, self.ticket.hold, how, now);
+            told.ended(observed, self.ticket.hold, how, now);
         }
     }
 
@@ -78,16 +76,11 @@ impl Hold {
         let hold = hold.unwrap_or(self.ticket.hold.gone());
         self.permits = rest;
         let ticket = Ticket { hold, lease: Arc::clone(&self.ticket.lease), ..self.ticket };
-        let mode = match self.mode {
-            Mode::Permits { of, .. } => Mode::Permits { take: part, of },
-            other => other,
-        };
-        let observed = self.told.and(self.entry.observed.as_ref());
-        let told = observed.map(|it| Told::split(it, mode, &ticket));
+        let told = self.told.as_ref().zip(self.entry.observed.as_ref());
+        let told = told.map(|(whole, observed)| Box::new(whole.split(observed, &ticket, part)));
         Some(Self {
             entry: Arc::clone(&self.entry),
             ticket,
-            mode,
             permits: part,
             manner: self.manner,
             held: OnceLock::new(),

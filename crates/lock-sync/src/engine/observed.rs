@@ -103,9 +103,9 @@ impl Begun {
 
     /// The caller has a hold.
     pub(super) fn granted(self, observed: &Observed, mode: Mode, ticket: &Ticket) -> Told {
-        let told = Told { acquisition: Some(self.id), since: ticket.since };
+        let told = Told { acquisition: Some(self.id), since: ticket.since, mode };
         let ended = self.ended(observed, mode, observed.grant(ticket), ticket.since);
-        let begun = told.begun(observed, mode, ticket);
+        let begun = told.begun(observed, ticket);
         observed.observers.tell(|observer| observer.acquire_ended(&ended));
         observed.observers.tell(|observer| observer.hold_begun(&begun));
         told
@@ -151,36 +151,34 @@ impl Begun {
 }
 
 /// A hold of which observers have heard.
-#[derive(Clone, Copy)]
 pub(super) struct Told {
     acquisition: Option<AcquisitionId>,
     since: Instant,
+    /// The mode in which the hold began.
+    mode: Mode,
 }
 
 impl Told {
     /// A hold with this ticket that was split off another one.
-    pub(super) fn split(observed: &Observed, mode: Mode, ticket: &Ticket) -> Self {
-        let told = Self { acquisition: None, since: observed.clock.now() };
-        let event = told.begun(observed, mode, ticket);
+    pub(super) fn split(&self, observed: &Observed, ticket: &Ticket, part: u32) -> Self {
+        let mode = match self.mode {
+            Mode::Permits { of, .. } => Mode::Permits { take: part, of },
+            other => other,
+        };
+        let told = Self { acquisition: None, since: observed.clock.now(), mode };
+        let event = told.begun(observed, ticket);
         observed.observers.tell(|observer| observer.hold_begun(&event));
         told
     }
 
-    fn begun<'a>(&self, observed: &'a Observed, mode: Mode, ticket: &Ticket) -> HoldBegun<'a> {
+    fn begun<'a>(&self, observed: &'a Observed, ticket: &Ticket) -> HoldBegun<'a> {
         let (id, token) = (observed.named(ticket.hold), ticket.token);
-        HoldBegun { id, acquisition: self.acquisition, key: &observed.key, mode, token }
+        HoldBegun { id, acquisition: self.acquisition, key: &observed.key, mode: self.mode, token }
     }
 
-    /// The guard has gone at this instant. `mode` is the one in which the hold began.
-    pub(super) fn ended(
-        self,
-        observed: &Observed,
-        mode: Mode,
-        hold: HoldId,
-        how: HoldEnd,
-        now: Instant,
-    ) {
-        let Self { acquisition, since } = self;
+    /// The guard has gone at this instant.
+    pub(super) fn ended(self, observed: &Observed, hold: HoldId, how: HoldEnd, now: Instant) {
+        let Self { acquisition, since, mode } = self;
         let (id, key, ttl) = (observed.named(hold), &observed.key, observed.ttl);
         let held = now.saturating_duration_since(since);
         let event = HoldEnded { id, acquisition, key, mode, how, held, ttl };
