@@ -485,7 +485,7 @@ impl<B: Backend> Builder<B> {
 
     /// Of how many acquisitions the observers hear of one, chosen at random, with all that follows from it: 1 by default.
     ///
-    /// To observe a pass within the process takes some 40 ns, half of which is a look at the clock. That matters only for a lock that goes from
+    /// To observe a pass within the process takes some 50 ns, half of which is a look at the clock. That matters only for a lock that goes from
     /// task to task within the process more than a million times a second. The observers then hear of a sample of waits and
     /// holds. They hear of every renewal, loss and hand-over to another process, whatever this option says. A loss may name
     /// holds of which they have not heard.
