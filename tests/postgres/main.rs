@@ -4,8 +4,12 @@
 // The helpers of tests may panic as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod cancels;
 mod conformance;
+mod faults;
 mod fence;
 mod init;
+mod pooler;
+mod processes;
 mod rights;
 mod support;

@@ -26,6 +26,11 @@ mod sentinels {
         conversions yes, permits yes, joint yes, queue yes);
 }
 
+mod postgres {
+    lock_tests::primitives!(lock_tests::primitives::Postgres:
+        conversions yes, permits yes, joint yes, queue yes);
+}
+
 mod quorum_of_three {
     lock_tests::primitives!(lock_tests::primitives::QuorumOfThree:
         conversions no, permits no, joint no, queue no);

@@ -5,7 +5,7 @@
 //!   resumed, killed and restarted, and it dies with the test process.
 //! - [`redis_server`]: the path of the program. If there is none, it is put under the target folder,
 //!   so `cargo test --workspace` needs nothing but a Rust toolchain.
-//! - [`PostgresServer`]: a PostgreSQL server, in the same way.
+//! - [`PostgresServer`] and [`PgBouncer`]: a PostgreSQL server, in the same way, and a pooler before it.
 //! - [`Proxy`]: a TCP proxy before a server, with switches for network faults.
 //! - [`Mediator`]: a proxy that knows the protocol, and refuses commands or sends them elsewhere.
 //! - [`ServerClock`]: the clock of a server, which can be set and can run too fast or too slow.
@@ -59,7 +59,7 @@ pub use clock::ServerClock;
 pub use deployments::{ClusterNode, RedisCluster, Sentinels};
 pub use install::{NotFound, find_redis_server, redis_server};
 pub use port::Port;
-pub use postgres::{PostgresServer, postgres_programs};
+pub use postgres::{PgBouncer, PostgresServer, postgres_programs};
 pub use proxy::{Direction, Fate, Mediator, Proxy};
 pub use random::Random;
 pub use retention::quiet_retention;

@@ -84,6 +84,21 @@ impl Cache {
         Self::program().ok_or_else(|| "it was there and is gone".to_owned())
     }
 
+    /// Writes a script into the content that starts this program of it, with the libraries that came with it.
+    pub(crate) fn write_launcher(&self, name: &str, program: &str) -> Result<(), String> {
+        let content = self.content();
+        let libraries = super::folders_with_libraries(&content);
+        let relative = libraries.iter().filter_map(|it| it.strip_prefix(&content).ok());
+        let libraries: Vec<PathBuf> = relative.map(Path::to_owned).collect();
+        let write = || -> io::Result<()> {
+            make_executable(&content.join(program))?;
+            let script = content.join(name);
+            fs::write(&script, launcher(Path::new(program), &libraries))?;
+            make_executable(&script)
+        };
+        write().map_err(|error| error.to_string())
+    }
+
     /// Makes the content that of the cache, as it is.
     pub(crate) fn publish_content(&self) -> Result<(), String> {
         let publish = || -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! A PostgreSQL server for tests.
 
 mod install;
+mod pgbouncer;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub use install::postgres_programs;
+pub use pgbouncer::PgBouncer;
 
 use crate::server::supervised::Supervised;
 use crate::{Port, process};
@@ -133,10 +135,7 @@ impl PostgresServer {
         let folder = self.folder.path().display().to_string();
         let mut words: Vec<String> = Vec::new();
         if is_root() {
-            let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
-            words.push("setpriv".to_owned());
-            words.extend(ids);
-            words.push("--clear-groups".to_owned());
+            words.extend(as_nobody());
         }
         let mut variables = vec!["LC_ALL=C".to_owned()];
         variables
@@ -259,6 +258,30 @@ impl PostgresServer {
         children.into_iter().for_each(process::kill);
     }
 
+    /// A copy of the data of a server that does not run.
+    ///
+    /// # Panics
+    ///
+    /// If the server runs, or there is no room.
+    pub fn copy_data(&self) -> PathBuf {
+        assert!(self.process().is_none(), "the data of a running server change");
+        let copy = self.folder.path().join("copy");
+        let status = Command::new("cp").arg("-a").arg(self.data()).arg(&copy).status();
+        assert!(status.is_ok_and(|it| it.success()), "the data could not be copied");
+        copy
+    }
+
+    /// Puts a copy in place of the data of a server that does not run.
+    ///
+    /// # Panics
+    ///
+    /// If the server runs, or there is no such copy.
+    pub fn restore_data(&self, copy: PathBuf) {
+        assert!(self.process().is_none(), "the data of a running server change");
+        fs::remove_dir_all(self.data()).expect("the data can be removed");
+        fs::rename(copy, self.data()).expect("the copy can be moved");
+    }
+
     /// Kills the server if it runs, and starts it again with its data on the same port.
     ///
     /// # Panics
@@ -277,6 +300,13 @@ impl Drop for PostgresServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The words before a command that is to run without the rights of root, in its own process.
+fn as_nobody() -> [String; 4] {
+    let ids = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+    let [user, group] = ids;
+    ["setpriv".to_owned(), user, group, "--clear-groups".to_owned()]
 }
 
 fn is_root() -> bool {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use lock_core::Ttl;
 use lock_core::memory::MemoryBackend;
+use lock_postgres::PostgresBackend;
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
 
 use super::{LONG, Stage};
-use crate::{ClusterNode, RedisCluster, RedisServer, Sentinels};
+use crate::{ClusterNode, PostgresServer, RedisCluster, RedisServer, Sentinels};
 
 /// The reference store, in the memory of this process.
 #[derive(Debug)]
@@ -50,6 +51,38 @@ impl Stage for OneServer {
 
     fn is_free(&self) -> bool {
         is_free(&self.0, "lock:")
+    }
+}
+
+static POSTGRES: LazyLock<(PostgresServer, String)> = LazyLock::new(|| {
+    let server = PostgresServer::start();
+    let template = server.database();
+    server.sql(&template, &PostgresBackend::schema());
+    (server, template)
+});
+
+/// A database of a PostgreSQL server that all cases share.
+#[derive(Debug)]
+pub struct Postgres(String);
+
+impl Stage for Postgres {
+    type Backend = PostgresBackend;
+
+    async fn open() -> Self {
+        let (server, template) = &*POSTGRES;
+        Self(server.copy(template))
+    }
+
+    async fn client(&self) -> PostgresBackend {
+        let store = PostgresBackend::open(POSTGRES.0.url(&self.0)).unwrap();
+        // To log in takes a while in a build without optimization, and some cases poll a future only for a moment.
+        store.connect().await.unwrap();
+        store
+    }
+
+    fn is_free(&self) -> bool {
+        let held = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
+        POSTGRES.0.sql(&self.0, held) == "0\n"
     }
 }
 

@@ -1,0 +1,275 @@
+//! Sessions that end, servers that die, and data that is gone.
+
+use std::time::Duration;
+
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Error, ErrorKind, Hint, Released, Renew, Renewal,
+    Watch,
+};
+use lock_postgres::PostgresBackend;
+use lock_tests::{PostgresServer, Proxy, SOON, eventually, eventually_async, process, soon};
+use tokio_postgres::NoTls;
+
+use crate::support::{Database, attempt, claim, granted, long, refused};
+
+/// Ends all sessions of clients of locks in this database.
+fn end_sessions(database: &Database) -> u32 {
+    let ended = database.sql(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE datname = current_database() AND application_name = 'lock-postgres'",
+    );
+    ended.trim().parse().unwrap()
+}
+
+/// Ends the session that listens. Returns how many there were.
+fn end_listener(database: &Database) -> u32 {
+    let ended = database.sql(
+        "SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+         WHERE l.locktype = 'advisory' AND l.granted AND d.datname = current_database()",
+    );
+    ended.trim().parse().unwrap()
+}
+
+/// Repeats a request, as lock-sync does, until it succeeds. Every failure must be one that may pass.
+async fn until_ok<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, Error>) -> T {
+    let mut done = None;
+    eventually_async(what, Duration::from_secs(30), async || match ask().await {
+        Ok(answer) => {
+            done = Some(answer);
+            true
+        }
+        Err(error) => {
+            assert!(error.is_retryable(), "{error:?}");
+            false
+        }
+    })
+    .await;
+    done.unwrap()
+}
+
+async fn renewed(store: &PostgresBackend, claim: &Claim) {
+    until_ok("the lease is renewed", async || {
+        match store.renew(&Renew::new(claim.clone(), long())).await {
+            Renewal::Renewed { .. } => Ok(()),
+            Renewal::Unknown(error) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_an_operator_ends_lose_nothing() {
+    let database = Database::new();
+    let (one, other) = (database.open(), database.open());
+    let ours = claim("a");
+    let grant = granted(&one, &ours, long()).await;
+    let mut watch = one.watch(&ours.key).await.unwrap();
+    one.connect().await.unwrap();
+    assert!(end_sessions(&database) > 4);
+
+    assert_eq!(soon(watch.next()).await, None, "the watch did not end");
+    renewed(&one, &ours).await;
+    let again =
+        until_ok("the grant is repeated", async || attempt(&one, &ours, long()).await).await;
+    let AcquireOutcome::Granted(again) = again else { panic!("{again:?}") };
+    assert_eq!(again.tokens, grant.tokens);
+    until_ok("it is watched again", async || one.watch(&ours.key).await).await;
+    refused(&other, &claim("a")).await.expect("a time to ask again");
+    end_sessions(&database);
+    let freed = until_ok("it is released", async || one.release(&ours).await).await;
+    assert_eq!(freed, Released::Freed { told: 0 });
+}
+
+/// A request waits for the row, the server ends the statement, and the error says that it may succeed later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_takes_too_long_is_a_timeout() {
+    let database = Database::new();
+    let limit = Duration::from_millis(400);
+    let store = PostgresBackend::builder(database.url()).command_timeout(limit).build().unwrap();
+    let ours = claim("a").in_mode(lock_core::Mode::Shared);
+    let _granted = until_ok("it is granted", async || attempt(&store, &ours, long()).await).await;
+    let (mut blocker, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let blocking = blocker.transaction().await.unwrap();
+    blocking.batch_execute("SELECT FROM lock_v1.key FOR UPDATE").await.unwrap();
+    let error =
+        attempt(&store, &claim("a").in_mode(lock_core::Mode::Shared), long()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
+    assert!(error.is_retryable());
+    // The server does not go on with it: no statement of the client is left.
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND application_name = 'lock-postgres' AND state = 'active'";
+    eventually("the statement is over", SOON, || database.sql(left) == "0\n");
+    blocking.rollback().await.unwrap();
+    until_ok("it works again", async || store.release(&ours).await).await;
+}
+
+/// A backend that stands still, as if its disk did not answer: the next request takes another connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backend_that_stands_still_does_not_stop_its_client() {
+    let database = Database::new();
+    let limit = Duration::from_millis(700);
+    let one = std::num::NonZeroUsize::MIN;
+    let store = PostgresBackend::builder(database.url());
+    let store = store.command_timeout(limit).connections(one).build().unwrap();
+    let ours = claim("a");
+    let _granted = until_ok("it is granted", async || attempt(&store, &ours, long()).await).await;
+    let pid = database.sql(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lock-postgres'",
+    );
+    let pid: u32 = pid.trim().parse().unwrap();
+    process::stop(pid);
+    let error = attempt(&store, &claim("b"), long()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
+    renewed(&store, &ours).await;
+    process::cont(pid);
+    assert_eq!(
+        until_ok("it is released", async || store.release(&ours).await).await,
+        Released::Freed { told: 0 }
+    );
+}
+
+/// As after a failover, when an old primary has become a standby.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_cannot_write_is_left() {
+    let database = Database::new();
+    let store = database.open();
+    let ours = claim("a");
+    granted(&store, &ours, long()).await;
+    let read_only = |on: &str| {
+        let sql =
+            format!("ALTER DATABASE {} SET default_transaction_read_only = {on}", database.name);
+        database.server.sql("postgres", &sql);
+    };
+    read_only("on");
+    end_sessions(&database);
+    eventually_async("the server says so", SOON, async || {
+        let error = attempt(&store, &claim("b"), long()).await.unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+        error.kind() == ErrorKind::NotReady
+    })
+    .await;
+    read_only("off");
+    renewed(&store, &ours).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_killed_keeps_leases_and_the_order_of_tokens() {
+    let server = PostgresServer::durable();
+    let database = server.database();
+    let open = || PostgresBackend::open(server.url(&database)).unwrap();
+    let (one, other) = (open(), open());
+    one.init().await.unwrap();
+    let ours = claim("a");
+    let first = granted(&one, &ours, long()).await;
+    granted(&other, &claim("b"), long()).await;
+    server.kill();
+    let down = attempt(&other, &claim("a"), long()).await.unwrap_err();
+    assert_eq!(down.kind(), ErrorKind::Unreachable, "{down:?}");
+    server.restart();
+
+    renewed(&one, &ours).await;
+    let theirs = claim("a");
+    let busy = until_ok("it answers", async || attempt(&other, &theirs, long()).await).await;
+    assert!(matches!(busy, AcquireOutcome::Busy { .. }), "{busy:?}");
+    assert!(matches!(one.release(&ours).await.unwrap(), Released::Freed { .. }));
+    let later = granted(&other, &theirs, long()).await;
+    assert!(later.tokens.first() > first.tokens.last());
+}
+
+/// The server goes on from a copy of its data that is older than the last grants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_do_not_fall_after_a_restore_from_an_old_copy() {
+    let server = PostgresServer::durable();
+    let database = server.database();
+    let store = PostgresBackend::open(server.url(&database)).unwrap();
+    store.init().await.unwrap();
+    granted(&store, &claim("before"), long()).await;
+    server.kill();
+    let copy = server.copy_data();
+    server.restart();
+    let (mut last, ours) = (None, claim("a"));
+    for _ in 0..20 {
+        let grant = until_ok("it is granted", async || attempt(&store, &ours, long()).await).await;
+        let AcquireOutcome::Granted(grant) = grant else { panic!("{grant:?}") };
+        assert!(Some(grant.tokens.first()) > last);
+        last = Some(grant.tokens.last());
+        store.release(&ours).await.unwrap();
+    }
+    server.kill();
+    server.restore_data(copy);
+    server.restart();
+    let grant =
+        until_ok("it is granted", async || attempt(&store, &claim("a"), long()).await).await;
+    let AcquireOutcome::Granted(grant) = grant else { panic!("{grant:?}") };
+    assert!(Some(grant.tokens.first()) > last, "{grant:?} after {last:?}");
+}
+
+/// A standby that never comes makes every commit that waits wait for ever. So it shows which ones wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_waits_for_the_disk_and_a_release_that_hands_nothing_over_does_not() {
+    let server = PostgresServer::durable();
+    let database = server.database();
+    let limit = Duration::from_millis(1500);
+    let open =
+        || PostgresBackend::builder(server.url(&database)).command_timeout(limit).build().unwrap();
+    let (one, other) = (open(), open());
+    PostgresBackend::open(server.url(&database)).unwrap().init().await.unwrap();
+    let (free, waited_for, waiting) = (claim("a"), claim("b"), claim("b"));
+    granted(&one, &free, long()).await;
+    granted(&one, &waited_for, long()).await;
+    let _watch = other.watch(&waiting.key).await.unwrap();
+    let queued = other.try_acquire(&Acquire::new(waiting, long()).queued()).await.unwrap();
+    assert!(matches!(queued, AcquireOutcome::Queued { .. }), "{queued:?}");
+    server.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    server.sql("postgres", "SET synchronous_commit = off; SELECT pg_reload_conf()");
+    let waits = async || {
+        let probe = claim("probe");
+        attempt(&one, &probe, long()).await.is_err_and(|error| error.kind() == ErrorKind::Timeout)
+    };
+    eventually_async("grants wait", Duration::from_secs(30), waits).await;
+
+    assert_eq!(one.release(&free).await.unwrap(), Released::Freed { told: 0 });
+    let handing = one.release(&waited_for).await.unwrap_err();
+    assert_eq!(handing.kind(), ErrorKind::Timeout, "a hand-over did not wait");
+}
+
+async fn queued(store: &PostgresBackend, claim: &Claim) -> Watch {
+    let watch = store.watch(&claim.key).await.unwrap();
+    let outcome = store.try_acquire(&Acquire::new(claim.clone(), long()).queued()).await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Queued { .. }), "{outcome:?}");
+    watch
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_listening_connection_has_ended_is_skipped_at_once() {
+    let database = Database::new();
+    let (holder, one, other) = (database.open(), database.open(), database.open());
+    let (ours, first, second) = (claim("a"), claim("a"), claim("a"));
+    granted(&holder, &ours, long()).await;
+    let mut lost = queued(&one, &first).await;
+    assert_eq!(end_listener(&database), 1);
+    assert_eq!(soon(lost.next()).await, None, "its watch did not end");
+    let mut watch = queued(&other, &second).await;
+
+    holder.release(&ours).await.unwrap();
+    match soon(watch.next()).await {
+        Some(Hint::Granted { owner, grant: Some(_) }) => assert_eq!(owner, second.owner),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Bytes that vanish: no party hears that the connection has ended. The client finds out by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listening_connection_that_is_silent_ends_its_watches() {
+    let database = Database::new();
+    let proxy = Proxy::start(database.server.addr());
+    let url = database.server.url_through(proxy.addr(), &database.name);
+    let store = PostgresBackend::open(url).unwrap();
+    let mut watch = store.watch(&claim("a").key).await.unwrap();
+    proxy.silence(lock_tests::Direction::ToServer);
+    proxy.silence(lock_tests::Direction::ToClient);
+    let ended = tokio::time::timeout(Duration::from_secs(30), watch.next()).await;
+    assert_eq!(ended, Ok(None));
+}

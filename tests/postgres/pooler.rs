@@ -1,0 +1,98 @@
+//! Behind a pooler that gives each transaction whichever session is free.
+
+use std::num::NonZeroUsize;
+
+use futures::future::join_all;
+use lock_core::{Acquire, AcquireOutcome, Backend, ErrorKind, Hint};
+use lock_postgres::PostgresBackend;
+use lock_tests::{PgBouncer, soon};
+use tokio_postgres::NoTls;
+
+use crate::support::{Database, claim, granted, long, refused};
+
+const CLIENTS: usize = 8;
+
+/// What other libraries meet: the session that has the statement is not the one that runs it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_with_names_fail() {
+    let database = Database::new();
+    let pooler = PgBouncer::before(database.server, &database.name, 2);
+    let uses = (0..CLIENTS).map(|_| async {
+        let (client, connection) = tokio_postgres::connect(&pooler.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..20 {
+            let statement = client.prepare("SELECT lock_v1.version()").await?;
+            client.query(&statement, &[]).await?;
+        }
+        Ok::<_, tokio_postgres::Error>(())
+    });
+    let failed = join_all(uses).await.into_iter().filter_map(Result::err);
+    let codes: Vec<_> = failed.filter_map(|it| Some(it.code()?.code().to_owned())).collect();
+    assert!(codes.iter().any(|it| ["26000", "42P05"].contains(&it.as_str())), "{codes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_verbs_work_without_names() {
+    let database = Database::new();
+    let pooler = PgBouncer::before(database.server, &database.name, 2);
+    let uses = (0..CLIENTS).map(|index| {
+        let store = PostgresBackend::builder(database.url())
+            .pooler(pooler.url())
+            .connections(NonZeroUsize::MIN)
+            .build()
+            .unwrap();
+        async move {
+            for _ in 0..20 {
+                let ours = claim(format!("{index}"));
+                granted(&store, &ours, long()).await;
+                store.release(&ours).await.unwrap();
+            }
+        }
+    });
+    join_all(uses).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_direct_connection_beside_the_pooler_waiters_hear_of_grants() {
+    let database = Database::new();
+    let pooler = PgBouncer::before(database.server, &database.name, 2);
+    let open = || PostgresBackend::builder(database.url()).pooler(pooler.url()).build().unwrap();
+    let (one, other) = (open(), open());
+    let (ours, theirs) = (claim("a"), claim("a"));
+    granted(&one, &ours, long()).await;
+    let mut watch = other.watch(&theirs.key).await.unwrap();
+    let queued = other.try_acquire(&Acquire::new(theirs.clone(), long()).queued()).await.unwrap();
+    assert!(matches!(queued, AcquireOutcome::Queued { .. }), "{queued:?}");
+    one.release(&ours).await.unwrap();
+    let hint = soon(watch.next()).await;
+    assert!(
+        matches!(&hint, Some(Hint::Granted { owner, .. }) if *owner == theirs.owner),
+        "{hint:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_direct_connection_there_is_no_watch_and_no_queue() {
+    let database = Database::new();
+    let pooler = PgBouncer::before(database.server, &database.name, 2);
+    let open =
+        || PostgresBackend::builder(pooler.url()).without_direct_connection().build().unwrap();
+    let (one, other) = (open(), open());
+    let (ours, theirs) = (claim("a"), claim("a"));
+    granted(&one, &ours, long()).await;
+    let error = other.watch(&theirs.key).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let refusal = other.try_acquire(&Acquire::new(theirs.clone(), long()).queued()).await.unwrap();
+    assert!(matches!(refusal, AcquireOutcome::Busy { retry_after: Some(_) }), "{refusal:?}");
+    refused(&other, &theirs).await.expect("a time to ask again");
+    one.release(&ours).await.unwrap();
+    granted(&other, &theirs, long()).await;
+
+    // lock-sync waits by timers alone.
+    let locks = [lock_sync::Locks::new(open()), lock_sync::Locks::new(open())];
+    let [here, there] = locks.each_ref().map(|it| it.mutex("b", ()).unwrap());
+    let held = here.lock().await.unwrap();
+    let waiting = tokio::spawn(async move { there.lock().await.map(drop) });
+    drop(held);
+    soon(waiting).await.unwrap().unwrap();
+}
