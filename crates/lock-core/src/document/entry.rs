@@ -15,7 +15,7 @@ use crate::{OwnerToken, Released, Renew, Renewal, TokenRange, Ttl};
 
 /// The state of one key: its leases, its queue, the counter of its tokens, its permits, and the value beside it.
 ///
-/// Each verb is a method that changes the document, returns the answer, and tells its [`Audience`] what others have to
+/// Each verb is a method that changes the document, returns the answer, and tells its [`Audience`](super::Audience) what others have to
 /// hear. It does no I/O. [`MemoryBackend`](crate::memory::MemoryBackend) decides by these methods. So can every store that
 /// keeps a document per key and changes it by compare-and-swap: read, [decode](Self::decode) with the leases that live, ask,
 /// [encode](Self::encode), and write if nothing has changed; else repeat. The answers, errors and obligations are those of
