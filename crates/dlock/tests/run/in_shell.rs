@@ -85,10 +85,11 @@ fn a_run_in_the_background_gets_the_terminal_when_it_comes_to_the_foreground() {
     let scene = Scene::new();
     fs::write(scene.path("script"), READS).unwrap();
     let mut terminal = shell(&scene);
-    terminal.press("$DLOCK run it -- sh script &\n");
+    terminal.press("$DLOCK run it -- sh script & echo $! > job\n");
     let program = pid_of(&scene.written("pid"));
-    // It reads, and may not.
+    // The program reads, and may not. So the whole job stops.
     stands_still(program);
+    stands_still(pid_of(&scene.written("job")));
     terminal.press("fg\n");
     eventually("the program goes on", SOON, || !is_stopped(program));
     terminal.press("hello\n");

@@ -37,7 +37,7 @@ impl Terminal {
 
     /// Runs the program with these arguments and variables.
     pub(crate) fn run_with(url: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
-        let command = Command::new(env!("CARGO_BIN_EXE_dlock")).args(args);
+        let command = Command::new(env!("CARGO_BIN_EXE_dlock")).args(args).env_remove("NO_COLOR");
         Self::start(command.env("LOCK_URL", url).envs(variables.iter().copied()))
     }
 
@@ -45,7 +45,7 @@ impl Terminal {
     pub(crate) fn start(command: Command) -> Self {
         let (pty, pts) = open().unwrap();
         pty.resize(Size::new(LINES.get(), COLUMNS.get())).unwrap();
-        let command = command.env_remove("NO_COLOR").env("TERM", "xterm-256color");
+        let command = command.env("TERM", "xterm-256color");
         let child = command.spawn(pts).unwrap();
         let pty = Arc::new(pty);
         let screen = vt100::Parser::new(LINES, COLUMNS, 0);

@@ -19,7 +19,7 @@ async fn locks_come_and_go_and_can_be_sorted_filtered_and_released() {
     assert!(!top.is_cooked());
     let other = client(&server.url(), "refunds").await;
     let waiting = tokio::spawn(async move { other.lock("orders/42").await.map(drop) });
-    top.shows(&["1 waiters on 1 locks", "waits  refunds (exclusive)"]);
+    top.shows(&["1 waiters on 1 locks", "waits  refunds (exclusive, for "]);
 
     top.press("/42");
     top.shows(&["show names with: 42"]);
