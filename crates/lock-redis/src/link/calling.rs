@@ -174,11 +174,6 @@ impl Live {
         }
     }
 
-    /// Whether the server loads scripts, as far as this connection knows.
-    pub(super) fn loads(&self) -> bool {
-        self.manners.get() == Manner::Loads && !self.is_closed()
-    }
-
     /// Whether every call brings its script along.
     pub(crate) fn brings_all(&self) -> bool {
         self.manners.get() == Manner::BringsAll

@@ -1,7 +1,6 @@
 //! Opening connections.
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use lock_core::{Error, ErrorKind};
 use tokio::task::AbortHandle;
@@ -25,27 +24,12 @@ pub(super) async fn connect(
         if live.connection().version() == Version::Resp2 {
             meet(live.connection()).await?;
         }
-        // For the first request, most likely.
-        for script in scripts::usual(settings.terms).take(1) {
+        for script in scripts::usual(settings.terms) {
             live.connection().preload(script).await;
         }
         Ok(live)
     })
     .await
-}
-
-/// How long a new connection leaves the server to its first requests.
-const LATER: Duration = Duration::from_millis(10);
-
-/// Has the server load the other usual scripts, a moment later. A connection that lives no longer needs few of them.
-pub(super) async fn prepare(live: Weak<Live>, terms: bool) {
-    time::sleep(LATER).await;
-    for script in scripts::usual(terms).skip(1) {
-        match live.upgrade() {
-            Some(live) if live.loads() => live.connection().preload(script).await,
-            _ => return,
-        }
-    }
 }
 
 /// Opens a connection for rare requests, and no messages, within the time limit.

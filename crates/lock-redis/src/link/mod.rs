@@ -227,7 +227,6 @@ impl Link {
             Ok(live) => {
                 tracing::debug!(server = %live.endpoint(), "connected");
                 state.lives.push((runtime, Arc::clone(live)));
-                tokio::spawn(connect::prepare(Arc::downgrade(live), settings.terms));
                 state.trouble = None;
                 self.listen_to_sentinels(&mut state);
             }
