@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
 use futures::{Stream, StreamExt};
-use lock_core::{Backoff, Error, ErrorKind, Hint};
+use lock_core::{Error, ErrorKind, Hint};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use tokio_postgres::{AsyncMessage, Client};
 
 pub(crate) use self::news::Placed;
 pub(crate) use self::session::Session;
 use crate::failure;
-use crate::link::{Dial, Messages};
+use crate::link::{Attempts, Dial, Messages};
 
 /// How often the connection is tried out. A server does this for its part, with the settings of [`setup`].
 const PULSE: Duration = Duration::from_secs(5);
@@ -38,15 +37,9 @@ pub(crate) struct Inbox {
     opening: tokio::sync::Mutex<Attempts>,
 }
 
-struct Attempts {
-    backoff: Backoff,
-    failed: Option<(Error, Instant)>,
-}
-
 impl Inbox {
     pub(crate) fn new(dial: Option<Arc<Dial>>) -> Self {
-        let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-        let opening = tokio::sync::Mutex::new(Attempts { backoff, failed: None });
+        let opening = tokio::sync::Mutex::new(Attempts::new());
         Self { dial, current: Mutex::new(None), opening }
     }
 
@@ -71,25 +64,13 @@ impl Inbox {
         if let Some(session) = self.current() {
             return Ok(session);
         }
-        if let Some((error, _)) =
-            attempts.failed.as_ref().filter(|(_, until)| *until > Instant::now())
-        {
-            return Err(error.clone());
-        }
-        match listen(dial).await {
-            Ok(session) => {
-                attempts.backoff.reset();
-                attempts.failed = None;
-                let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-                *current = Some(Arc::clone(&session));
-                Ok(session)
-            }
-            Err(error) => {
-                let until = Instant::now() + attempts.backoff.fail();
-                attempts.failed = Some((error.clone(), until));
-                Err(error)
-            }
-        }
+        attempts.check()?;
+        let opened = listen(dial).await;
+        attempts.note(&opened);
+        let session = opened?;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(Arc::clone(&session));
+        Ok(session)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What one listening connection hears, and for whom.
+//! One listening connection: the news that it hears, and the watches that get them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,16 +1,14 @@
 //! One connection for verbs, which is opened again when it breaks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
-use lock_core::{Backoff, Error};
+use lock_core::Error;
 use tokio::sync::{Mutex, RwLock};
-use tokio::time::Instant;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use super::Dial;
+use super::{Attempts, Dial};
 use crate::failure;
 
 /// A statement with its parameters. It has no name, so that any connection of a pooler can run it.
@@ -66,15 +64,12 @@ pub(crate) struct Line {
 
 struct State {
     client: Option<Arc<Client>>,
-    backoff: Backoff,
-    /// The last failure to connect, and when the next attempt may be made.
-    failed: Option<(Error, Instant)>,
+    attempts: Attempts,
 }
 
 impl Line {
     pub(crate) fn new(dial: Arc<Dial>) -> Self {
-        let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-        let state = Mutex::new(State { client: None, backoff, failed: None });
+        let state = Mutex::new(State { client: None, attempts: Attempts::new() });
         Self { dial, state, gate: RwLock::new(()) }
     }
 
@@ -110,24 +105,19 @@ impl Line {
             return Ok(Arc::clone(client));
         }
         state.client = None;
-        if let Some((error, _)) = state.failed.as_ref().filter(|(_, until)| *until > Instant::now())
-        {
-            return Err((error.clone(), false));
-        }
-        match self.dial.open().await {
+        state.attempts.check().map_err(|error| (error, false))?;
+        let opened = self.dial.open().await;
+        state.attempts.note(&opened);
+        match opened {
             Ok((client, mut messages)) => {
                 // The task ends with the connection, which ends when the last request on it does.
                 tokio::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
                 let client = Arc::new(client);
                 state.client = Some(Arc::clone(&client));
-                state.failed = None;
-                state.backoff.reset();
                 Ok(client)
             }
             Err(error) => {
                 tracing::debug!(%error, "no connection to the database");
-                let until = Instant::now() + state.backoff.fail();
-                state.failed = Some((error.clone(), until));
                 Err((error, false))
             }
         }

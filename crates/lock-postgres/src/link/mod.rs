@@ -1,9 +1,11 @@
 //! Connections to the database.
 
+mod attempts;
 mod dial;
 mod line;
 mod tls;
 
+pub(crate) use attempts::Attempts;
 pub(crate) use dial::{Dial, Messages};
 pub(crate) use line::{Line, Statement};
 pub(crate) use tls::Tls;
