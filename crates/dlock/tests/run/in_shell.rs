@@ -38,11 +38,18 @@ fn stands_still(pid: u32) {
     eventually("the program is stopped", SOON, || is_stopped(pid));
 }
 
+/// The shell prints the exit code of the scripts, and ends.
+fn ends_with_3(mut terminal: Terminal) {
+    terminal.shows(&["code=3"]);
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
 #[test]
 fn a_stopped_run_goes_on_in_the_foreground() {
     let scene = Scene::new();
     fs::write(scene.path("script"), READS).unwrap();
-    let mut terminal = shell(&scene);
+    let terminal = shell(&scene);
     terminal.press("$DLOCK run it -- sh script\n");
     terminal.shows(&["ready"]);
     let program = pid_of(&scene.written("pid"));
@@ -58,16 +65,14 @@ fn a_stopped_run_goes_on_in_the_foreground() {
     terminal.press("hello\n");
     terminal.shows(&["got hello"]);
     terminal.press("echo code=$?\n");
-    terminal.shows(&["code=3"]);
-    terminal.press("exit\n");
-    assert_eq!(terminal.end().0.code(), Some(0));
+    ends_with_3(terminal);
 }
 
 #[test]
 fn a_stopped_run_goes_on_in_the_background() {
     let scene = Scene::new();
     fs::write(scene.path("script"), WAITS).unwrap();
-    let mut terminal = shell(&scene);
+    let terminal = shell(&scene);
     terminal.press("$DLOCK run it -- sh script\n");
     let program = pid_of(&scene.written("pid"));
     terminal.press("\u{1a}");
@@ -75,16 +80,14 @@ fn a_stopped_run_goes_on_in_the_background() {
     terminal.press("bg\n");
     open_gate(&scene);
     terminal.press("wait %1; echo code=$?\n");
-    terminal.shows(&["code=3"]);
-    terminal.press("exit\n");
-    assert_eq!(terminal.end().0.code(), Some(0));
+    ends_with_3(terminal);
 }
 
 #[test]
 fn a_run_in_the_background_gets_the_terminal_when_it_comes_to_the_foreground() {
     let scene = Scene::new();
     fs::write(scene.path("script"), READS).unwrap();
-    let mut terminal = shell(&scene);
+    let terminal = shell(&scene);
     terminal.press("$DLOCK run it -- sh script & echo $! > job\n");
     let program = pid_of(&scene.written("pid"));
     // The program reads, and may not. So the whole job stops.
@@ -95,9 +98,7 @@ fn a_run_in_the_background_gets_the_terminal_when_it_comes_to_the_foreground() {
     terminal.press("hello\n");
     terminal.shows(&["got hello"]);
     terminal.press("echo code=$?\n");
-    terminal.shows(&["code=3"]);
-    terminal.press("exit\n");
-    assert_eq!(terminal.end().0.code(), Some(0));
+    ends_with_3(terminal);
 }
 
 #[tokio::test(flavor = "multi_thread")]
