@@ -9,7 +9,9 @@ use lock_benches::{
     Effort, Entrant, Failure, Rounds, Series, Setting, Stage, Table, median, per_second, quantile,
     short,
 };
+use lock_core::AnyBackend;
 use lock_redis::RedisBackend;
+use lock_sync::Handoff;
 use lock_tests::{ClusterNode, RedisCluster, RedisServer, Sentinels};
 
 const ONE: &str = "one server";
@@ -100,7 +102,10 @@ fn confirmation(effort: &Effort) -> Result<(), Failure> {
     ];
     let entrants = rows
         .into_iter()
-        .map(|(name, backend)| Ok(Entrant::new(name, [Ours::over(backend, Ending::Released)?])))
+        .map(|(name, backend)| {
+            let backend = AnyBackend::new(backend);
+            Ok(Entrant::new(name, [Ours::over(backend, Ending::Released, Handoff::default())?]))
+        })
         .collect::<Result<Vec<Entrant>, Failure>>()?;
     let stage = Stage::new(Setting::BlockOn)?;
     let [one, many] = [1, TASKS].map(|tasks| crowd(effort, &stage, &url, &entrants, tasks));

@@ -179,7 +179,7 @@ fn figures(name: &str, teams: &[&Outcome], ping: f64) -> [String; 12] {
         short(middle(teams, Outcome::rate)),
         short(middle(teams, Outcome::rate) * ping),
         short(middle(teams, each)),
-        short(middle(teams, |it| it.server.cpu.as_secs_f64() * 1e6 / it.handovers as f64)),
+        short(middle(teams, |it| it.server.as_secs_f64() * 1e6 / it.handovers as f64)),
         short(middle(teams, |it| it.cpu.as_secs_f64() * 1e6 / it.handovers as f64)),
         format!("{:.1?}", waits.quantile(0.5)),
         format!("{:.1?}", waits.quantile(0.99)),

@@ -47,7 +47,7 @@ fn table(
         let Some(entrant) = entrant(server, stage, name, elsewhere)? else { continue };
         let name = entrant.name();
         let keys = entrant.fresh_keys(keys);
-        let plan = Idle::new(WAITERS, keys, effort.idle, server.url());
+        let plan = Idle::new(WAITERS, keys, effort.idle, vec![server.url()]);
         match stage.run(entrant.idle(plan)) {
             Ok(idle) if idle.intruders > 0 => {
                 table.remark(format!("{name}: INCORRECT: {} got in", idle.intruders));

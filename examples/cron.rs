@@ -104,7 +104,7 @@ async fn report(tick: u32, job: &Mutex<Job>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use lock_tests::RedisServer;
+    use lock_tests::{EtcdServer, PostgresServer, RedisServer};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn each_tick_runs_once_over_memory() {
@@ -114,5 +114,17 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn each_tick_runs_once_over_redis() {
         super::run(&RedisServer::start().url()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_tick_runs_once_over_postgres() {
+        let server = PostgresServer::start();
+        super::run(&server.locks()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_tick_runs_once_over_etcd() {
+        let server = EtcdServer::start();
+        super::run(&server.locks()).await.unwrap();
     }
 }

@@ -1,10 +1,11 @@
-//! What is wrong with a server for locks, and what to do.
+//! The problems of a store for locks, and their remedies.
 //!
 //! ```text
 //! cargo run --example doctor -- redis://127.0.0.1:6379
+//! cargo run --example doctor -- postgres://app:secret@127.0.0.1/shop
 //! ```
 //!
-//! It asks the server that the URL names, and starts no server of its own. The exit code is 0 if locks work, 1 if a
+//! It asks the servers that the URL names, and starts no server of its own. The exit code is 0 if locks work, 1 if a
 //! finding is critical, 2 for a bad command line, and 3 if the server could not be examined.
 
 #![forbid(unsafe_code)]
@@ -12,10 +13,10 @@
 use std::env;
 use std::process::ExitCode;
 
-use lock_redis::RedisBackend;
-use lock_redis::check::{Report, Severity};
+use lock_any::doctor::{Report, Severity, doctor};
 
-const USAGE: &str = "Usage: doctor redis://[user:password@]host[:port][/database]";
+const USAGE: &str =
+    "Usage: doctor redis://[user:password@]host[:port][/database], or any other URL of a store";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -23,7 +24,7 @@ async fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match examine(&url).await {
+    match doctor(&url).await {
         Ok(report) => {
             println!("{report}");
             verdict(&report)
@@ -42,10 +43,6 @@ fn url(mut args: impl Iterator<Item = String>) -> Option<String> {
     args.next().is_none().then_some(url)
 }
 
-async fn examine(url: &str) -> Result<Report, lock_core::Error> {
-    RedisBackend::open(url)?.check().await
-}
-
 fn verdict(report: &Report) -> ExitCode {
     let is_critical = report.worst() == Some(Severity::Critical);
     if is_critical { ExitCode::from(1) } else { ExitCode::SUCCESS }
@@ -53,7 +50,7 @@ fn verdict(report: &Report) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use lock_tests::RedisServer;
+    use lock_tests::{EtcdServer, PostgresServer, RedisServer};
 
     use super::*;
 
@@ -73,12 +70,30 @@ mod tests {
     #[tokio::test]
     async fn a_server_is_examined_and_an_absent_one_is_an_error() {
         let server = RedisServer::builder().password("hunter2").start();
-        let report = examine(&server.url()).await.unwrap();
+        let report = doctor(&server.url()).await.unwrap();
         assert_eq!(verdict(&report), ExitCode::SUCCESS, "{report}");
         assert!(report.to_string().contains("no-persistence"), "{report}");
         assert!(!report.to_string().contains("hunter2"));
         server.kill();
-        let error = examine(&server.url()).await.unwrap_err();
+        let error = doctor(&server.url()).await.unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    /// A version that may end leases early is a finding, though the URL does not allow it. Nothing endangers the only member.
+    #[tokio::test]
+    async fn a_cluster_is_examined_as_well() {
+        let server = EtcdServer::start();
+        let report = doctor(&server.locks()).await.unwrap();
+        assert_eq!(report.with_code("one-member").count(), 1, "{report}");
+        assert_eq!(verdict(&report), ExitCode::SUCCESS, "{report}");
+    }
+
+    #[tokio::test]
+    async fn a_database_is_examined_as_well() {
+        let server = PostgresServer::start();
+        let report = doctor(&server.locks()).await.unwrap();
+        assert_eq!(verdict(&report), ExitCode::SUCCESS, "{report}");
+        let report = doctor(&server.url(&server.database())).await.unwrap();
+        assert_eq!(verdict(&report), ExitCode::from(1), "{report}");
     }
 }

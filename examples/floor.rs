@@ -79,7 +79,7 @@ async fn withdraw(account: StoredMutex<i64>, service: i64, amount: i64) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use lock_tests::RedisServer;
+    use lock_tests::{EtcdServer, PostgresServer, RedisServer};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_floor_holds_over_memory() {
@@ -89,5 +89,17 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_floor_holds_over_redis() {
         super::run(&RedisServer::start().url()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_floor_holds_over_postgres() {
+        let server = PostgresServer::start();
+        super::run(&server.locks()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_floor_holds_over_etcd() {
+        let server = EtcdServer::start();
+        super::run(&server.locks()).await.unwrap();
     }
 }

@@ -88,7 +88,7 @@ async fn issue(numbers: &StoredMutex<u64>, pays: bool) -> Result<(u64, bool), An
 
 #[cfg(test)]
 mod tests {
-    use lock_tests::RedisServer;
+    use lock_tests::{EtcdServer, PostgresServer, RedisServer};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn no_number_is_missing_over_memory() {
@@ -98,5 +98,17 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn no_number_is_missing_over_redis() {
         super::run(&RedisServer::start().url()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_number_is_missing_over_postgres() {
+        let server = PostgresServer::start();
+        super::run(&server.locks()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_number_is_missing_over_etcd() {
+        let server = EtcdServer::start();
+        super::run(&server.locks()).await.unwrap();
     }
 }

@@ -146,7 +146,7 @@ async fn lead(replica: usize, token: FencingToken, world: &World, tell: Sender<L
 
 #[cfg(test)]
 mod tests {
-    use lock_tests::RedisServer;
+    use lock_tests::{EtcdServer, PostgresServer, RedisServer};
 
     #[test]
     fn standbys_take_over_over_memory() {
@@ -156,5 +156,17 @@ mod tests {
     #[test]
     fn standbys_take_over_over_redis() {
         super::run(&RedisServer::start().url()).unwrap();
+    }
+
+    #[test]
+    fn standbys_take_over_over_postgres() {
+        let server = PostgresServer::start();
+        super::run(&server.locks()).unwrap();
+    }
+
+    #[test]
+    fn standbys_take_over_over_etcd() {
+        let server = EtcdServer::start();
+        super::run(&server.locks()).unwrap();
     }
 }

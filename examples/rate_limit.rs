@@ -90,7 +90,7 @@ fn show(calls: &[Call]) {
 
 #[cfg(test)]
 mod tests {
-    use lock_tests::RedisServer;
+    use lock_tests::{EtcdServer, PostgresServer, RedisServer};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_limit_holds_over_memory() {
@@ -100,5 +100,17 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_limit_holds_over_redis() {
         super::run(&RedisServer::start().url()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_limit_holds_over_postgres() {
+        let server = PostgresServer::start();
+        super::run(&server.locks()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_limit_holds_over_etcd() {
+        let server = EtcdServer::start();
+        super::run(&server.locks()).await.unwrap();
     }
 }

@@ -7,28 +7,48 @@ use std::time::Duration;
 use lock_tests::CommandStats;
 use lock_tests::resp::{Client, Value};
 
-use crate::{Failure, ServerLoad};
+use crate::{Failure, ServerLoad, cpu};
 
 /// How long a server may take to answer, however busy it is.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection of its own, over which a server is asked for its account.
+/// How the URL of a process begins. The id of the process follows.
+const PROCESS: &str = "process:";
+
+/// A source of the account of a server.
 ///
-/// The server reports its processor time to the microsecond. Each report takes processor time too: about 0.1 ms for
-/// everything, and 0.02 ms for the processor time alone.
+/// A Redis server is asked over a connection of its own. It reports its processor time to the microsecond. Each report
+/// takes processor time too: about 0.1 ms for everything, and 0.02 ms for the processor time alone.
+///
+/// The kernel is asked for the processor time of the processes of any other server. That account has no commands.
 #[derive(Debug)]
-pub struct Meter(Client);
+pub struct Meter(Source);
+
+#[derive(Debug)]
+enum Source {
+    Redis(Client),
+    Process(u32),
+}
 
 impl Meter {
-    /// Connects to the server of this URL, which must need no password.
+    /// The meter of this URL: that of a Redis server, which must need no password, or that of
+    /// [processes](Self::of_process).
     ///
     /// # Errors
     ///
     /// If the URL has more than an address, or no server answers there.
     pub fn at(url: &str) -> Result<Self, Failure> {
+        if let Some(pid) = url.strip_prefix(PROCESS) {
+            return Ok(Self(Source::Process(pid.parse()?)));
+        }
         let addr = url.strip_prefix("redis://").ok_or_else(|| format!("not a server: {url}"))?;
         let addr: SocketAddr = addr.trim_end_matches('/').parse()?;
-        Ok(Self(Client::connect(addr, PATIENCE)?))
+        Ok(Self(Source::Redis(Client::connect(addr, PATIENCE)?)))
+    }
+
+    /// The URL of the meter of a process and its children.
+    pub fn of_process(pid: u32) -> String {
+        format!("{PROCESS}{pid}")
     }
 
     /// The whole account.
@@ -37,7 +57,16 @@ impl Meter {
     ///
     /// If the server does not answer.
     pub fn account(&mut self) -> Result<Account, Failure> {
-        Ok(Account::parse(&self.info("everything")?))
+        match &mut self.0 {
+            Source::Redis(client) => Ok(Account::parse(&info(client, "everything")?)),
+            Source::Process(pid) => {
+                let cpu = cpu::of_process(*pid)?;
+                Ok(Account {
+                    load: ServerLoad { cpu, ..ServerLoad::default() },
+                    ..Account::default()
+                })
+            }
+        }
     }
 
     /// The processor time of the server's threads since it began.
@@ -46,15 +75,62 @@ impl Meter {
     ///
     /// If the server does not answer.
     pub fn cpu(&mut self) -> Result<Duration, Failure> {
-        Ok(ServerLoad::parse(&self.info("cpu")?).cpu)
-    }
-
-    fn info(&mut self, section: &str) -> Result<String, Failure> {
-        match self.0.command(&["INFO", section])? {
-            Value::Text(info) => Ok(String::from_utf8_lossy(&info).into_owned()),
-            other => Err(format!("INFO was answered by {other:?}").into()),
+        match &mut self.0 {
+            Source::Redis(client) => Ok(ServerLoad::parse(&info(client, "cpu")?).cpu),
+            Source::Process(pid) => cpu::of_process(*pid),
         }
     }
+}
+
+fn info(client: &mut Client, section: &str) -> Result<String, Failure> {
+    match client.command(&["INFO", section])? {
+        Value::Text(info) => Ok(String::from_utf8_lossy(&info).into_owned()),
+        other => Err(format!("INFO was answered by {other:?}").into()),
+    }
+}
+
+/// The meters of all servers of a store.
+#[derive(Debug)]
+pub struct Meters(Vec<Meter>);
+
+impl Meters {
+    /// The meters of these URLs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Meter::at`].
+    pub fn at(urls: &[String]) -> Result<Self, Failure> {
+        Ok(Self(urls.iter().map(|url| Meter::at(url)).collect::<Result<_, _>>()?))
+    }
+
+    /// The whole account of each server.
+    ///
+    /// # Errors
+    ///
+    /// If a server does not answer.
+    pub fn accounts(&mut self) -> Result<Vec<Account>, Failure> {
+        self.0.iter_mut().map(Meter::account).collect()
+    }
+
+    /// The processor time of all servers together.
+    ///
+    /// # Errors
+    ///
+    /// If a server does not answer.
+    pub fn cpu(&mut self) -> Result<Duration, Failure> {
+        self.0.iter_mut().map(Meter::cpu).sum()
+    }
+}
+
+/// The difference between the accounts of two moments: the commands, by what `sent` says of each server, and the processor
+/// time.
+pub(crate) fn spent(
+    before: &[Account],
+    after: &[Account],
+    sent: impl Fn(&Account) -> u64,
+) -> (u64, Duration) {
+    let more = after.iter().zip(before).map(|(after, before)| after.since(before));
+    more.fold((0, Duration::ZERO), |(commands, cpu), it| (commands + sent(&it), cpu + it.load.cpu))
 }
 
 /// The account of a server at one moment, or the difference between two moments.
@@ -142,5 +218,18 @@ mod tests {
         assert_eq!(more.sent(&[]), 1);
         assert!(more.memory > 0 && meter.cpu().unwrap() > before.load.cpu);
         assert!(Meter::at("somewhere").is_err());
+    }
+
+    #[test]
+    fn the_kernel_and_the_server_agree() {
+        let server = RedisServer::start();
+        let mut meters =
+            [server.url(), Meter::of_process(server.pid())].map(|it| Meter::at(&it).unwrap());
+        let before = meters.each_mut().map(|it| it.cpu().unwrap());
+        server.cli(&["EVAL", "for i = 1, 10000000 do end", "0"]);
+        let [told, seen] = meters.each_mut().map(|it| it.account().unwrap().load.cpu);
+        let (told, seen) = (told - before[0], seen - before[1]);
+        assert!(seen > Duration::from_millis(5), "{seen:?}");
+        assert!(seen < told * 2 && told < seen * 2, "{told:?} {seen:?}");
     }
 }

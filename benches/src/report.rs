@@ -13,7 +13,8 @@ pub(crate) const PAGE: &str = "report.html";
 const PARTS: &str = "parts";
 
 /// The order of the tables. Tables of other names come last.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
+    "backends",
     "hot-key",
     "processes",
     "rwlock",

@@ -27,20 +27,22 @@ pub struct Series<S> {
     pub failure: Option<Failure>,
 }
 
+/// Whether the row of this name takes part. The variable `LOCK_BENCHES_ONLY` may have names with `|` between them, and then
+/// leaves out all others.
+pub fn is_wanted(name: &str) -> bool {
+    std::env::var("LOCK_BENCHES_ONLY").map_or(true, |only| only.split('|').any(|it| it == name))
+}
+
 impl<'a, S> Rounds<'a, S> {
     /// Rounds without entrants.
     pub fn new() -> Self {
         Self { series: Vec::new(), turns: Vec::new() }
     }
 
-    /// Adds an entrant, with the measurement of its turn.
-    ///
-    /// `LOCK_BENCHES_ONLY` has names with `|` between them. It leaves out all other entrants, except the round trips that
-    /// are the reference.
+    /// Adds an entrant, with the measurement of its turn, if it is [wanted](is_wanted).
     pub fn add(&mut self, name: impl Into<String>, turn: impl FnMut() -> Result<S, Failure> + 'a) {
         let name = name.into();
-        if std::env::var("LOCK_BENCHES_ONLY").is_ok_and(|only| only.split('|').all(|it| it != name))
-        {
+        if !is_wanted(&name) {
             return;
         }
         self.series.push(Series { name, samples: Vec::new(), failure: None });

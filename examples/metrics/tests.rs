@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use lock_telemetry::names::{Kind, METRICS, Metric};
-use lock_tests::RedisServer;
+use lock_tests::{EtcdServer, PostgresServer, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -140,22 +140,47 @@ async fn over_memory_the_page_has_every_metric_of_locks() {
     show.end().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn over_redis_the_page_has_every_metric_but_those_of_nodes() {
+/// Over one store, the page has every metric but those of nodes, and these lines.
+async fn has_the_metrics_of_a_store(url: &str, also: &[(&str, &[&str])]) {
     let (since, addr) = (Instant::now(), ANY_PORT.parse().unwrap());
-    let server = RedisServer::start();
-    let show = Show::begin(&server.url(), addr).await.unwrap();
-    let also: [(&str, &[&str]); 3] = [
-        ("lock_handoffs_total", &[r#"kind="remote""#, r#"backend="redis""#]),
-        ("lock_handoffs_total", &[r#"kind="given""#]),
-        ("lock_store_request_duration_seconds_count", &[r#"verb="renew""#, r#"outcome="ok""#]),
-    ];
+    let show = Show::begin(url, addr).await.unwrap();
     let wanted = |page: &Page| {
         let missing = missing(page, &[OF_NODES]).into_iter();
-        missing.chain(not_yet(page, &ALWAYS)).chain(not_yet(page, &also)).collect()
+        missing.chain(not_yet(page, &ALWAYS)).chain(not_yet(page, also)).collect()
     };
     check(&read(&show, wanted).await, since);
     show.end().await.unwrap();
+}
+
+const REQUESTS: &str = "lock_store_request_duration_seconds_count";
+const HAND_OVERS: &str = "lock_handoffs_total";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_redis_the_page_has_every_metric_but_those_of_nodes() {
+    let server = RedisServer::start();
+    let also: [(&str, &[&str]); 3] = [
+        (HAND_OVERS, &[r#"kind="remote""#, r#"backend="redis""#]),
+        (HAND_OVERS, &[r#"kind="given""#]),
+        (REQUESTS, &[r#"verb="renew""#, r#"outcome="ok""#]),
+    ];
+    has_the_metrics_of_a_store(&server.url(), &also).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_postgres_the_page_has_the_metrics_of_a_store() {
+    let server = PostgresServer::start();
+    let also: [(&str, &[&str]); 2] =
+        [(HAND_OVERS, &[r#"kind="remote""#]), (REQUESTS, &[r#"verb="renew""#, r#"outcome="ok""#])];
+    has_the_metrics_of_a_store(&server.locks(), &also).await;
+}
+
+/// A request to etcd has the name of a call of etcd.
+#[tokio::test(flavor = "multi_thread")]
+async fn over_etcd_the_page_has_the_metrics_of_a_store() {
+    let server = EtcdServer::start();
+    let also: [(&str, &[&str]); 2] =
+        [(HAND_OVERS, &[r#"kind="remote""#]), (REQUESTS, &[r#"verb="Txn""#, r#"outcome="ok""#])];
+    has_the_metrics_of_a_store(&server.locks(), &also).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

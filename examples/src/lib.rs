@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Any error that ends an example.
 pub type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The store of an example: the one that the variable `LOCK_URL` names, or else the memory of this process.
+/// The store of an example: the one that the variable `LOCK_URL` names, or else the memory of this process. `dlock init`
+/// prepares a PostgreSQL database.
 pub fn url() -> String {
     env::var(lock_any::ENV).unwrap_or_else(|_| "memory:".to_owned())
 }
@@ -46,6 +47,9 @@ pub fn chain(error: &dyn Error) -> String {
 }
 
 // The examples of these READMEs need several crates. Here they are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../crates/lock-etcd/README.md")]
+struct LockEtcd;
 #[cfg(doctest)]
 #[doc = include_str!("../../crates/lock-postgres/README.md")]
 struct LockPostgres;

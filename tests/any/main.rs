@@ -3,38 +3,20 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use lock_any::doctor::{Report, Severity, doctor};
-use lock_any::lock_sync::{ErrorKind, Locks, TryLockError};
-use lock_tests::{RedisServer, soon};
+mod etcd;
+mod postgres;
+mod support;
 
-/// Two clients of one store.
-async fn clients(url: &str) -> [Locks; 2] {
-    [lock_any::connect(url).await.unwrap(), lock_any::connect(url).await.unwrap()]
-}
+use lock_any::doctor::{Severity, doctor};
+use lock_any::lock_sync::ErrorKind;
+use lock_tests::RedisServer;
 
-/// One client holds the lock, and the other one waits for it.
-async fn exclude_each_other([one, other]: &[Locks; 2]) {
-    let (here, there) = (one.mutex("it", ()).unwrap(), other.mutex("it", ()).unwrap());
-    let guard = soon(here.lock()).await.unwrap();
-    assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
-    let waiting = tokio::spawn(async move { there.lock().await.map(drop) });
-    drop(guard);
-    soon(waiting).await.unwrap().unwrap();
-}
+use crate::support::{clients, codes, exclude_each_other, serve_all_kinds, share};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_by_url() {
     let server = RedisServer::start();
-    let clients = clients(&server.url()).await;
-    exclude_each_other(&clients).await;
-
-    let [one, other] = &clients;
-    let (here, there) =
-        (one.semaphore("permits", 1).unwrap(), other.semaphore("permits", 1).unwrap());
-    let permit = soon(here.acquire()).await.unwrap();
-    assert!(there.try_acquire().await.is_err());
-    drop(permit);
-    drop(soon(there.acquire()).await.unwrap());
+    serve_all_kinds(&clients(&server.url()).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,9 +33,8 @@ async fn a_quorum_by_url() {
     servers[1].kill();
     exclude_each_other(&clients).await;
 
+    share(&clients).await;
     let [locks, _] = &clients;
-    drop(soon(locks.rwlock("shared", ()).unwrap().read()).await.unwrap());
-    assert_eq!(locks.inspect("shared").await.unwrap().waiting, 0);
     // A quorum counts no permits, and says so before it asks a server.
     let error = locks.semaphore("permits", 1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
@@ -69,9 +50,6 @@ async fn a_doctor_examines_the_servers_of_any_store() {
 
     let hosts = servers.each_ref().map(|server| server.addr().to_string());
     let url = format!("redlock+redis://:hunter2@{}", hosts.join(","));
-    let codes = |report: &Report| -> Vec<_> {
-        report.findings.iter().map(|finding| (finding.severity, finding.code)).collect()
-    };
     // A new quorum grants nothing.
     let report = doctor(&url).await.unwrap();
     assert_eq!(report.worst(), Some(Severity::Critical), "{report}");
@@ -82,6 +60,9 @@ async fn a_doctor_examines_the_servers_of_any_store() {
     let report = doctor(&url).await.unwrap();
     assert!(report.worst() < Some(Severity::Warning), "{report}");
     assert_eq!(report.servers.len(), 3);
+    // It counts no permits, converts no lease, and has no joint holders.
+    let lacks = report.findings.iter().find(|it| it.code == "lacks-capabilities").unwrap();
+    assert!(lacks.finding.contains("permits") && lacks.server == "the quorum", "{report}");
     // A node that loses its data keeps out of votes, so that is no warning.
     assert!(codes(&report).contains(&(Severity::Info, "no-persistence")), "{report}");
 

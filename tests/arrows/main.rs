@@ -5,7 +5,7 @@
 //! ```text
 //!                 lock-core
 //!                ▲    ▲    ▲
-//!      lock-redis  lock-redlock  lock-sync      never on one another; nor do lock-postgres and lock-telemetry,
+//!      lock-redis  lock-redlock  lock-sync      never on one another; nor do lock-etcd, lock-postgres and lock-telemetry,
 //!                ▲    ▲    ▲
 //!                 lock-any                     opens each of them by URL
 //!                ▲    ▲    ▲
@@ -26,8 +26,8 @@ use std::fs;
 use workspace::{Package, Workspace};
 
 const CORE: &str = "lock-core";
-const ABOVE_CORE: [&str; 5] =
-    ["lock-postgres", "lock-redis", "lock-redlock", "lock-sync", "lock-telemetry"];
+const ABOVE_CORE: [&str; 6] =
+    ["lock-etcd", "lock-postgres", "lock-redis", "lock-redlock", "lock-sync", "lock-telemetry"];
 /// The crate above the other libraries. Of the published crates, only the program depends on it.
 const TOP: &str = "lock-any";
 /// The program, which may see every crate, and which no crate depends on.
@@ -100,7 +100,7 @@ fn without_features_the_core_needs_no_runtime_and_no_client() {
     assert!(workspace.package(CORE).default_features.is_empty());
     let found = workspace.reach(&workspace.package(CORE).required);
     assert!(found.contains("futures-core"), "the lock was not read: {found:?}");
-    for heavy in ["tokio", "tokio-postgres", "redis", "mio", "socket2"] {
+    for heavy in ["tokio", "tokio-postgres", "tonic", "redis", "mio", "socket2"] {
         assert!(!found.contains(heavy), "{CORE} needs {heavy}");
     }
 }
@@ -123,6 +123,16 @@ fn only_the_postgres_backend_knows_postgres() {
     for name in [CORE, "lock-redis", "lock-redlock", "lock-sync"] {
         let reached = workspace.reach(&workspace.package(name).shipped);
         assert!(!reached.contains("tokio-postgres"), "{name} needs tokio-postgres");
+    }
+}
+
+#[test]
+fn only_the_etcd_backend_knows_grpc() {
+    let workspace = Workspace::load();
+    assert!(workspace.package("lock-etcd").required.contains("tonic"));
+    for name in [CORE, "lock-postgres", "lock-redis", "lock-redlock", "lock-sync"] {
+        let reached = workspace.reach(&workspace.package(name).shipped);
+        assert!(!reached.contains("tonic"), "{name} needs tonic");
     }
 }
 

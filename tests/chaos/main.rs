@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod broken;
+mod others;
 mod smoke;
 mod stored;
 mod takeovers;

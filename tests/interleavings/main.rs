@@ -10,6 +10,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod readers;
 mod remote;
 mod store;
 mod witness;
@@ -98,10 +99,14 @@ fn explore(scene: Scene) {
 }
 
 fn run(scheduler: impl Scheduler + 'static, scene: Scene) {
+    runner(scheduler).run(move || live(scene));
+}
+
+fn runner<S: Scheduler + 'static>(scheduler: S) -> Runner<S> {
     let mut config = Config::new();
     config.stack_size = 0x4_0000;
     config.max_steps = MaxSteps::FailAfter(200_000);
-    Runner::new(scheduler, config).run(move || live(scene));
+    Runner::new(scheduler, config)
 }
 
 fn live(scene: Scene) {

@@ -4,6 +4,7 @@
 
 mod chaos_worker;
 mod clock;
+mod etcd;
 mod nemesis;
 mod orphans;
 mod proxy;

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod diary;
+mod etcd;
 mod health;
 mod locks;
 mod nodes;
+mod postgres;
+mod reconnecting;
 mod servers;

@@ -8,6 +8,7 @@ use lock_sync::{Builder, Locks, OwnedMutexGuard};
 use lock_tests::{RedisCluster, RedisServer, soon};
 
 use crate::diary::Diary;
+use crate::reconnecting::reconnects;
 
 /// Locks over a backend that this observer hears of.
 fn locks(url: String, diary: &Arc<Diary>) -> Locks<RedisBackend> {
@@ -22,27 +23,9 @@ fn locks(url: String, diary: &Arc<Diary>) -> Locks<RedisBackend> {
 async fn a_connection_that_ends_is_reported_and_the_next_one_comes_again() {
     let (server, diary) = (RedisServer::start(), Diary::new());
     let locks = locks(server.url(), &diary);
-    let addr = server.addr();
-    let guard = soon(locks.lock("it")).await.unwrap();
-    soon(guard.release()).await.unwrap();
-    let said = diary.of_store();
-    assert_eq!(said[0], format!("connected first to {addr}"), "{said:?}");
-    assert!(said.contains(&format!("acquire at {addr}")), "{said:?}");
-    assert!(said.contains(&format!("release at {addr}")), "{said:?}");
-
-    let before = said.len();
-    server.kill();
-    diary.until_store(before, &format!("disconnected to {addr}")).await;
-    assert!(soon(locks.try_lock("it")).await.is_err());
-    diary.until_store(before, &format!("no connection to {addr}")).await;
-    diary.until_store(before, &format!("acquire at {addr}: Unreachable")).await;
-
-    let before = diary.of_store().len();
-    server.restart();
-    drop(soon(locks.lock("it")).await.unwrap());
-    let said = diary.of_store().split_off(before);
-    assert!(said.contains(&format!("connected again to {addr}")), "{said:?}");
-    assert!(said.contains(&format!("acquire at {addr}")), "{said:?}");
+    let scene = (&locks, &*diary);
+    let (kill, restart) = (|| server.kill(), || server.restart());
+    reconnects(scene, server.addr(), ["acquire", "release"], kill, restart).await;
 }
 
 #[tokio::test]

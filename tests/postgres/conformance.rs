@@ -1,40 +1,84 @@
-//! Every law of the contract and of the capabilities.
+//! Every law of the contract and of the capabilities, over each way to a database.
 
-use std::collections::HashMap;
-use std::num::NonZeroU32;
-use std::sync::Mutex;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use lock_core::Error;
 use lock_core::conformance::{Harness, Hook, Suite};
 use lock_postgres::{Builder, PostgresBackend};
-use lock_tests::Proxy;
-use tokio::runtime;
+use lock_tests::{PgBouncer, Proxy, Ways, in_all_setups};
 
-use crate::support::Database;
+use crate::support::{Database, SERVER};
 
-/// A database, and for each client a proxy of its own that can be cut.
+/// How the clients come to the database.
+#[derive(Clone, Copy)]
+enum Way {
+    /// As a role that may call the verbs, and end leases, and do nothing else.
+    Direct,
+    /// The verbs go through a pooler in transaction mode, and a direct connection listens.
+    Pooled,
+    /// Everything goes through the pooler.
+    PooledAlone,
+}
+
+/// The pooler before the server of all tests. It has fewer sessions of a database than its clients have.
+static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| PgBouncer::before_all(&SERVER.0, 3));
+
+/// A database, and for each client proxies of its own that can be cut.
 struct OneDatabase {
     database: Database,
-    /// By the address of what the clones of a client share.
-    proxies: Mutex<HashMap<String, Proxy>>,
+    way: Way,
+    /// The login before the address.
+    role: String,
+    ways: Ways,
 }
 
 impl OneDatabase {
-    fn new() -> Self {
-        Self { database: Database::new(), proxies: Mutex::default() }
+    fn new(way: Way) -> Self {
+        let database = Database::new();
+        let role = match way {
+            Way::Direct => {
+                let role = format!("law_{}", database.name);
+                database.sql(&format!(
+                    "CREATE ROLE {role} LOGIN PASSWORD 'pw'; CALL lock_v1.allow_operator('{role}')"
+                ));
+                format!("{role}:pw")
+            }
+            _ => "kit:kit".to_owned(),
+        };
+        Self { database, way, role, ways: Ways::default() }
     }
 
     fn build(&self, setup: impl FnOnce(Builder) -> Builder) -> Result<PostgresBackend, Error> {
-        let proxy = Proxy::start(self.database.server.addr());
-        let url = self.database.server.url_through(proxy.addr(), &self.database.name);
-        let client = setup(PostgresBackend::builder(url)).build()?;
-        self.proxies.lock().unwrap().insert(format!("{client:?}"), proxy);
+        let url = |proxy: &Proxy| {
+            let (role, name) = (&self.role, &self.database.name);
+            format!("postgres://{role}@{}/{name}?sslmode=disable", proxy.addr())
+        };
+        let direct = || Proxy::start(self.database.server.addr());
+        let (builder, proxies) = match self.way {
+            Way::Direct => {
+                let proxy = direct();
+                (PostgresBackend::builder(url(&proxy)), vec![proxy])
+            }
+            Way::Pooled => {
+                let (listening, verbs) = (direct(), Proxy::start(POOLER.addr()));
+                let builder = PostgresBackend::builder(url(&listening)).pooler(url(&verbs));
+                (builder, vec![listening, verbs])
+            }
+            Way::PooledAlone => {
+                let proxy = Proxy::start(POOLER.addr());
+                let builder = PostgresBackend::builder(url(&proxy));
+                (builder.without_direct_connection(), vec![proxy])
+            }
+        };
+        // To log in is most of the work of a law. With the direct connection, verbs of several keys use several connections.
+        let connections = if matches!(self.way, Way::Direct) { 2 } else { 1 };
+        let builder =
+            builder.connections(NonZeroUsize::new(connections).unwrap_or(NonZeroUsize::MIN));
+        let client = setup(builder).build()?;
+        self.ways.keep(&client, proxies);
         Ok(client)
-    }
-
-    fn with_proxy(&self, client: &PostgresBackend, act: impl FnOnce(&Proxy)) {
-        act(&self.proxies.lock().unwrap()[&format!("{client:?}")]);
     }
 }
 
@@ -55,15 +99,11 @@ impl Harness for OneDatabase {
     }
 
     async fn cut(&self, client: &PostgresBackend) -> Hook {
-        self.with_proxy(client, |proxy| {
-            proxy.refuse();
-            proxy.cut();
-        });
-        Hook::Done
+        self.ways.cut_off(client)
     }
 
     async fn heal(&self, client: &PostgresBackend) {
-        self.with_proxy(client, Proxy::pass);
+        self.ways.heal(client);
     }
 
     async fn forget(&self) -> Hook {
@@ -75,33 +115,16 @@ impl Harness for OneDatabase {
     }
 }
 
-fn enforce(suite: &Suite<OneDatabase>, law: &str) {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { suite.enforce(law, &OneDatabase::new()).await });
+const WAYS: [(&str, Way); 3] = [
+    ("a direct connection with least rights", Way::Direct),
+    ("a pooler", Way::Pooled),
+    ("a pooler alone", Way::PooledAlone),
+];
+
+fn enforce(suite: fn() -> Suite<OneDatabase>, law: &str) {
+    let enforced =
+        |(name, way)| (name, move || lock_tests::enforce(suite, law, || OneDatabase::new(way)));
+    in_all_setups(law, WAYS.into_iter().map(enforced));
 }
 
-/// Makes a test of each law.
-macro_rules! tests_of_laws {
-    ($suite:ident () () $($group:ident { $($law:ident: $sentence:literal,)* })*) => {$($(
-        #[doc = $sentence]
-        #[test]
-        fn $law() {
-            enforce(&Suite::$suite(), stringify!($law));
-        }
-    )*)*};
-}
-
-lock_core::__lock_core_laws! { [tests_of_laws] backend () () }
-lock_core::__lock_core_shared_laws! { [tests_of_laws] shared () () }
-lock_core::__lock_core_convert_laws! { [tests_of_laws] convert () () }
-lock_core::__lock_core_joint_laws! { [tests_of_laws] joint () () }
-lock_core::__lock_core_permit_laws! { [tests_of_laws] permits () () }
-lock_core::__lock_core_cell_laws! { [tests_of_laws] cell () () }
-lock_core::__lock_core_inspect_laws! { [tests_of_laws] inspect () () }
-
-/// The laws of a mutex, with a semaphore of one permit.
-mod one_permit {
-    use super::*;
-
-    lock_core::__lock_core_mutex_laws! { [tests_of_laws] one_permit () () }
-}
+lock_tests::laws! { (enforce) backend shared convert joint permits one_permit cell inspect }

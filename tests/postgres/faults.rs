@@ -1,16 +1,17 @@
 //! Sessions that end, servers that die, and data that is gone.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, Error, ErrorKind, Hint, Released, Renew, Renewal,
-    Watch,
+    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Hint, Released, Renew, Renewal, Watch,
 };
 use lock_postgres::PostgresBackend;
-use lock_tests::{PostgresServer, Proxy, SOON, eventually, eventually_async, process, soon};
+use lock_tests::process::Standstill;
+use lock_tests::{PostgresServer, Proxy, SOON, eventually, eventually_async, soon};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, attempt, claim, granted, long, refused};
+use crate::support::{Database, attempt, claim, granted, long, refused, until_ok};
 
 /// Ends all sessions of clients of locks in this database.
 fn end_sessions(database: &Database) -> u32 {
@@ -28,23 +29,6 @@ fn end_listener(database: &Database) -> u32 {
          WHERE l.locktype = 'advisory' AND l.granted AND d.datname = current_database()",
     );
     ended.trim().parse().unwrap()
-}
-
-/// Repeats a request, as lock-sync does, until it succeeds. Every failure must be one that may pass.
-async fn until_ok<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, Error>) -> T {
-    let mut done = None;
-    eventually_async(what, Duration::from_secs(30), async || match ask().await {
-        Ok(answer) => {
-            done = Some(answer);
-            true
-        }
-        Err(error) => {
-            assert!(error.is_retryable(), "{error:?}");
-            false
-        }
-    })
-    .await;
-    done.unwrap()
 }
 
 async fn renewed(store: &PostgresBackend, claim: &Claim) {
@@ -119,11 +103,11 @@ async fn a_backend_that_stands_still_does_not_stop_its_client() {
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lock-postgres'",
     );
     let pid: u32 = pid.trim().parse().unwrap();
-    process::stop(pid);
+    let standstill = Standstill::of(&[pid]);
     let error = attempt(&store, &claim("b"), long()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
     renewed(&store, &ours).await;
-    process::cont(pid);
+    drop(standstill);
     assert_eq!(
         until_ok("it is released", async || store.release(&ours).await).await,
         Released::Freed { told: 0 }
@@ -179,16 +163,13 @@ async fn a_server_that_is_killed_keeps_leases_and_the_order_of_tokens() {
 }
 
 /// The server goes on from a copy of its data that is older than the last grants.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_do_not_fall_after_a_restore_from_an_old_copy() {
+async fn tokens_do_not_fall_after(copy_data: fn(&PostgresServer) -> PathBuf) {
     let server = PostgresServer::durable();
     let database = server.database();
     let store = PostgresBackend::open(server.url(&database)).unwrap();
     store.init().await.unwrap();
     granted(&store, &claim("before"), long()).await;
-    server.kill();
-    let copy = server.copy_data();
-    server.restart();
+    let copy = copy_data(&server);
     let (mut last, ours) = (None, claim("a"));
     for _ in 0..20 {
         let grant = until_ok("it is granted", async || attempt(&store, &ours, long()).await).await;
@@ -204,6 +185,23 @@ async fn tokens_do_not_fall_after_a_restore_from_an_old_copy() {
         until_ok("it is granted", async || attempt(&store, &claim("a"), long()).await).await;
     let AcquireOutcome::Granted(grant) = grant else { panic!("{grant:?}") };
     assert!(Some(grant.tokens.first()) > last, "{grant:?} after {last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_do_not_fall_after_a_restore_from_an_old_copy() {
+    tokens_do_not_fall_after(|server| {
+        server.kill();
+        let copy = server.copy_data();
+        server.restart();
+        copy
+    })
+    .await;
+}
+
+/// Made while the server runs, as operators do it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_do_not_fall_after_a_restore_from_a_base_backup() {
+    tokens_do_not_fall_after(PostgresServer::back_up).await;
 }
 
 /// A standby that never comes makes every commit that waits wait for ever. So it shows which ones wait.

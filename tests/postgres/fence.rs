@@ -3,11 +3,11 @@
 use std::num::NonZeroU32;
 
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, FencingToken, Key, Mode, OwnerToken,
+    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, FencingToken, Hint, Key, Mode, OwnerToken,
     Released, Renew, Renewal,
 };
 use lock_postgres::fence;
-use lock_tests::{SOON, eventually};
+use lock_tests::{SOON, eventually, soon};
 use tokio_postgres::NoTls;
 
 use crate::support::{Database, attempt, claim, granted, long, millis, refused};
@@ -102,6 +102,116 @@ async fn a_waiter_is_served_after_the_transaction() {
     until_over(&database);
     let served = other.try_acquire(&request).await.unwrap();
     assert!(matches!(served, AcquireOutcome::Granted(_)), "{served:?}");
+}
+
+/// A client that watches without a place hears of the release, and asks again until the transaction has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_hears_of_a_release_during_the_transaction() {
+    let modes = [Mode::Exclusive, Mode::Shared];
+    for mode in modes {
+        let database = Database::new();
+        let (one, other) = (database.open(), database.open());
+        let (ours, theirs) = (claim("a").in_mode(mode), claim("a"));
+        let grant = granted(&one, &ours, long()).await;
+        let mut watch = other.watch(&theirs.key).await.unwrap();
+        refused(&other, &theirs).await.expect("a time to ask again");
+        let mut app = app(&database).await;
+        let transaction = app.transaction().await.unwrap();
+        let tokens = [(&ours.key, grant.tokens.first())];
+        match mode {
+            Mode::Exclusive => fence::check(&transaction, tokens).await.unwrap(),
+            _ => fence::check_shared(&transaction, tokens).await.unwrap(),
+        }
+        assert_eq!(one.release(&ours).await.unwrap(), Released::Freed { told: 1 });
+        assert_eq!(soon(watch.next()).await, Some(Hint::Released), "{mode:?}");
+        let again = refused(&other, &theirs).await.expect("a time to ask again");
+        assert!(again <= millis(50).duration(), "{again:?}");
+        transaction.commit().await.unwrap();
+        until_over(&database);
+        granted(&other, &theirs, long()).await;
+    }
+}
+
+/// The machine of an app may vanish in the middle of a transaction. Operators find the session that is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_find_the_sessions_that_keep_a_lock() {
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let database = Database::new();
+        let store = database.open();
+        let ours = claim("a").in_mode(mode);
+        let token = granted(&store, &ours, long()).await.tokens.first();
+        let pins = || database.sql("SELECT pid FROM lock_v1.pins('a') ORDER BY pid");
+        assert_eq!(pins(), "");
+        let check = match mode {
+            Mode::Exclusive => "check",
+            _ => "check_shared",
+        };
+        let mut sessions = Vec::new();
+        // The second one waits for the first if the tokens have an order.
+        let many = if mode == Mode::Exclusive { 1 } else { 3 };
+        for _ in 0..many {
+            let session = app(&database).await;
+            let pid = session.query_one("SELECT pg_backend_pid()", &[]).await.unwrap();
+            let sql = format!("BEGIN; SAVEPOINT s; SELECT lock_v1.{check}('a', {token})");
+            session.batch_execute(&sql).await.unwrap();
+            sessions.push((pid.get::<_, i32>(0), session));
+            let mut pids: Vec<_> = sessions.iter().map(|(pid, _)| *pid).collect();
+            pids.sort_unstable();
+            let listed: String = pids.iter().map(|pid| format!("{pid}\n")).collect();
+            assert_eq!(pins(), listed, "{mode:?}");
+        }
+        store.release(&ours).await.unwrap();
+        assert_eq!(pins().lines().count(), many);
+        database.sql("SELECT pg_terminate_backend(pid) FROM lock_v1.pins('a')");
+        eventually("no session keeps the lock", SOON, || pins().is_empty());
+        until_over(&database);
+        granted(&store, &claim("a"), long()).await;
+    }
+}
+
+/// A statement that begins before a grant may see the former version of the row. FOR KEY SHARE takes that version if the row
+/// was changed FOR NO KEY UPDATE alone. So every grant has to lock FOR UPDATE the very version that it changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_never_takes_the_version_of_a_row_before_a_grant() {
+    // How the former lease ends, and how the next owner gets the lock.
+    let ends = ["over", "released"];
+    let grants = [
+        "SELECT lock_v1.acquire('na', 'O', 'x', 60000, 1, false, false, '', 10)",
+        "SELECT lock_v1.ask('na', 'O', 'x', 60000, 1, false, false, '', 10, NULL)",
+        "SELECT lock_v1.ask('na', 'O', 's', 60000, 1, false, false, '', 10, NULL)",
+        "SELECT lock_v1.acquire_all('{na}', '{O}', '{x}', '{60000}', '{1}', '{f}', '')",
+        "SELECT lock_v1.vote('na', 'O', 'x', 60000, 1, 1, '', NULL)",
+    ];
+    for (end, grant) in ends.iter().flat_map(|end| grants.iter().map(move |grant| (end, grant))) {
+        let database = Database::new();
+        let store = database.open();
+        let ours = claim("a");
+        let token = granted(&store, &ours, long()).await.tokens.first();
+        if *end == "released" {
+            store.release(&ours).await.unwrap();
+        } else {
+            database.sql("UPDATE lock_v1.key SET ends = clock_timestamp()");
+        }
+        // A grant that is not committed, and a check that begins before its commit.
+        let granting = app(&database).await;
+        granting.batch_execute("BEGIN").await.unwrap();
+        granting.batch_execute(&grant.replace('O', &"7".repeat(32))).await.unwrap();
+        let checking = app(&database).await;
+        let share = "SELECT owner FROM lock_v1.key WHERE key = 'na' FOR KEY SHARE";
+        let checking = tokio::spawn(async move { checking.query_one(share, &[]).await });
+        let waits = "SELECT count(*) FROM pg_stat_activity \
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        eventually("the check waits for the grant", SOON, || {
+            assert!(!checking.is_finished(), "the check took an old version: {end}, {grant}");
+            database.sql(waits) == "1\n"
+        });
+        granting.batch_execute("COMMIT").await.unwrap();
+        let row = checking.await.unwrap().unwrap();
+        let owner: Option<String> = row.get(0);
+        let expected = (!grant.contains("'s'")).then(|| "7".repeat(32));
+        assert_eq!(owner, expected, "{end}, {grant}");
+        assert!(check(&database, &ours.key, token).await.is_err());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

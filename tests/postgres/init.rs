@@ -1,7 +1,7 @@
 //! How the schema comes into a database.
 
 use futures::future::join_all;
-use lock_core::{Backend, ErrorKind, Released};
+use lock_core::{Acquire, Backend, ErrorKind, Mode, Released};
 use lock_postgres::PostgresBackend;
 
 use crate::support::{Database, attempt, claim, granted, long};
@@ -22,7 +22,8 @@ async fn a_repeated_init_keeps_locks_and_restores_functions() {
     let store = database.open();
     let ours = claim("a");
     granted(&store, &ours, long()).await;
-    database.sql("DROP FUNCTION lock_v1.tidy(int)");
+    database
+        .sql("DROP FUNCTION lock_v1.tidy(int); UPDATE lock_v1.meta SET functions = '0 earlier'");
     store.init().await.unwrap();
     assert_eq!(database.sql("SELECT lock_v1.tidy(10)"), "0\n");
     assert!(matches!(store.release(&ours).await.unwrap(), Released::Freed { .. }));
@@ -58,14 +59,97 @@ async fn a_database_without_the_schema_or_with_an_older_one_says_so() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
 }
 
-#[test]
-fn rows_that_were_not_used_for_an_hour_are_removed() {
+/// A publication of all tables refuses changes of a table whose rows it cannot name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_whose_tables_are_all_published_can_be_set_up() {
+    let database = Database::empty();
+    database.sql("CREATE PUBLICATION everything FOR ALL TABLES");
+    let (one, other) = (database.open(), database.open());
+    one.init().await.unwrap();
+    let (ours, theirs) = (claim("a").in_mode(Mode::Shared), claim("a"));
+    let token = granted(&one, &ours, long()).await.tokens.first();
+    database.sql(&format!("SELECT lock_v1.check_shared('a', {token})"));
+    let _watch = other.watch(&theirs.key).await.unwrap();
+    let _queued = other.try_acquire(&Acquire::new(theirs.clone(), long()).queued()).await.unwrap();
+    one.release(&ours).await.unwrap();
+    let token = granted(&other, &theirs, long()).await.tokens.first();
+    database.sql(&format!("SELECT lock_v1.check('a', {token})"));
+    other.release(&theirs).await.unwrap();
+    let semaphore = claim("b").in_mode(Mode::Permits { take: 1, of: 2 });
+    granted(&one, &semaphore, long()).await;
+    one.init().await.unwrap();
+}
+
+/// An app of an earlier release that starts beside newer ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_of_a_later_release_stay() {
     let database = Database::new();
-    database.sql(
-        "INSERT INTO lock_v1.key (key, last) VALUES ('nold', 5), ('nnew', lock_v1.floor(clock_timestamp())); \
-         INSERT INTO lock_v1.key (key, last, plain) VALUES ('nbusy', 5, false); \
-         INSERT INTO lock_v1.key (key, last, owner, ends) VALUES ('nheld', 5, 'o', 'infinity')",
-    );
-    assert_eq!(database.sql("SELECT lock_v1.tidy(10)"), "1\n");
-    assert_eq!(database.sql("SELECT count(*) FROM lock_v1.key"), "3\n");
+    let store = database.open();
+    let body = |number: u32| {
+        format!(
+            "CREATE OR REPLACE FUNCTION lock_v1.tidy(most int) RETURNS int LANGUAGE sql AS 'SELECT {number}'"
+        )
+    };
+    database.sql(&body(77));
+    database.sql("UPDATE lock_v1.meta SET functions = '9999009009 later'");
+    store.init().await.unwrap();
+    assert_eq!(database.sql("SELECT lock_v1.tidy(10)"), "77\n");
+
+    database.sql("UPDATE lock_v1.meta SET functions = '0 earlier'");
+    store.init().await.unwrap();
+    assert_eq!(database.sql("SELECT lock_v1.tidy(10)"), "0\n");
+}
+
+/// Apps may call `init` at each start, with the rights of an app.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_without_rights_may_call_init_if_nothing_is_to_do() {
+    let database = Database::new();
+    let role = format!("role_{}", database.name);
+    database.sql(&format!("CREATE ROLE {role} LOGIN PASSWORD 'pw'; CALL lock_v1.allow('{role}')"));
+    let url = database.server.url_as(&role, "pw", &database.name);
+    let app = PostgresBackend::open(url).unwrap();
+    app.init().await.unwrap();
+    granted(&app, &claim("a"), long()).await;
+    database.sql("UPDATE lock_v1.meta SET functions = '0 earlier'");
+    let error = app.init().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert!(error.to_string().contains("owner of the schema"), "{error}");
+}
+
+/// A new release may have new functions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn roles_that_were_allowed_may_call_what_an_upgrade_adds() {
+    let database = Database::new();
+    let (app, operator) = (format!("app_{}", database.name), format!("op_{}", database.name));
+    database.sql(&format!(
+        "CREATE ROLE {app}; CREATE ROLE {operator}; CALL lock_v1.allow('{app}'); \
+         CALL lock_v1.allow_operator('{operator}'); \
+         DROP FUNCTION lock_v1.vouch(text, bigint), lock_v1.pins(text); \
+         UPDATE lock_v1.meta SET functions = '0 earlier'"
+    ));
+    database.open().init().await.unwrap();
+    let may = |role: &str, function: &str| {
+        database.sql(&format!(
+            "SELECT has_function_privilege('{role}', 'lock_v1.{function}', 'EXECUTE')"
+        ))
+    };
+    for (role, operates) in [(&app, "f\n"), (&operator, "t\n")] {
+        assert_eq!(may(role, "vouch(text, bigint)"), "t\n", "{role}");
+        assert_eq!(may(role, "pins(text)"), operates, "{role}");
+        assert_eq!(may(role, "drop_lease(bytea, text, text, timestamptz)"), "f\n", "{role}");
+    }
+}
+
+/// The script is for an empty database, and does not take over what another role has made.
+#[test]
+fn the_script_makes_what_init_makes_and_fails_if_there_is_a_schema() {
+    let (scripted, again) = (Database::new(), Database::empty());
+    assert!(scripted.server.try_sql(&scripted.name, &PostgresBackend::schema()).is_err());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(again.open().init()).unwrap();
+    let content = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'lock_v1'::regnamespace \
+         UNION ALL SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'lock_v1'::regnamespace ORDER BY 1";
+    assert_eq!(scripted.sql(content), again.sql(content));
+    let meta = "SELECT * FROM lock_v1.meta";
+    assert_eq!(scripted.sql(meta), again.sql(meta));
 }

@@ -6,10 +6,21 @@
 
 mod cancels;
 mod conformance;
+mod costs;
+mod durability;
+mod failover;
 mod faults;
 mod fence;
+mod hostile;
 mod init;
+mod isolation;
+mod keepalive;
+mod outages;
 mod pooler;
 mod processes;
 mod rights;
 mod support;
+mod sweeping;
+mod tls;
+mod transactions;
+mod voting;

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use futures::future::join_all;
 use lock_core::{Acquire, AcquireOutcome, Backend, ErrorKind, Hint};
 use lock_postgres::PostgresBackend;
-use lock_tests::{PgBouncer, soon};
+use lock_tests::{PgBouncer, SOON, eventually, soon};
 use tokio_postgres::NoTls;
 
 use crate::support::{Database, claim, granted, long, refused};
@@ -95,4 +95,58 @@ async fn without_a_direct_connection_there_is_no_watch_and_no_queue() {
     let waiting = tokio::spawn(async move { there.lock().await.map(drop) });
     drop(held);
     soon(waiting).await.unwrap().unwrap();
+}
+
+/// The two URLs may name different servers: by mistake, or for a while after a failover. No notification would arrive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listening_connection_to_another_database_is_found_out() {
+    let (database, elsewhere) = (Database::new(), Database::new());
+    let pooler = PgBouncer::before(database.server, &database.name, 2);
+    let store = PostgresBackend::builder(elsewhere.url()).pooler(pooler.url()).build().unwrap();
+    let ours = claim("a");
+    granted(&store, &ours, long()).await;
+    let error = store.watch(&ours.key).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error:?}");
+    assert!(error.to_string().contains("another database"), "{error}");
+    assert_eq!(database.sql("SELECT count(*) FROM lock_v1.watcher"), "0\n");
+    // The connection that is of no use is closed.
+    let listening = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND application_name = 'lock-postgres'",
+        elsewhere.name
+    );
+    eventually("the connection is closed", SOON, || database.sql(&listening) == "0\n");
+}
+
+/// Such a pooler gives the session of the listener to other clients, and with it what belongs to the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pooler_that_drops_settings_is_found_out_and_keeps_no_advisory_lock() {
+    let database = Database::new();
+    let pooler = PgBouncer::dropping_settings(database.server, &database.name, 2);
+    let store = PostgresBackend::open(pooler.url()).unwrap();
+    for _ in 0..3 {
+        let error = store.watch(&claim("a").key).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
+        assert!(error.to_string().contains("pooler"), "{error}");
+    }
+    let locked = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+                  WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    assert_eq!(database.sql(locked), "0\n");
+}
+
+/// Programs that have nothing but a URL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_url_can_lead_through_a_pooler_and_past_it() {
+    let database = Database::new();
+    let pooler = PgBouncer::before(database.server, &database.name, 2);
+    let through = PostgresBackend::open(format!("{}&direct=false", pooler.url())).unwrap();
+    let beside = format!("{}?pooler={}", database.url().split('?').next().unwrap(), pooler.addr());
+    let beside = PostgresBackend::open(beside).unwrap();
+    let ours = claim("a");
+    granted(&through, &ours, long()).await;
+    let error = through.watch(&ours.key).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+    let mut watch = beside.watch(&ours.key).await.unwrap();
+    refused(&beside, &claim("a")).await.expect("a time to ask again");
+    through.release(&ours).await.unwrap();
+    assert_eq!(soon(watch.next()).await, Some(Hint::Released));
 }

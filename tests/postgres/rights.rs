@@ -64,6 +64,8 @@ async fn a_role_can_neither_touch_the_tables_nor_call_what_is_inside() {
         "label",
         "meta",
         "held",
+        "node",
+        "standing",
     ] {
         denied(&format!("SELECT * FROM lock_v1.{table}"));
     }

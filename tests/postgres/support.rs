@@ -3,12 +3,13 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
+use lock_core::Ttl;
 use lock_postgres::PostgresBackend;
 use lock_tests::PostgresServer;
+pub(crate) use lock_tests::requests::{attempt, claim, granted, long, refused, until_ok};
 
 /// The server of all tests that do it no harm. Each has a database of its own.
-static SERVER: LazyLock<(PostgresServer, String)> = LazyLock::new(|| {
+pub(crate) static SERVER: LazyLock<(PostgresServer, String)> = LazyLock::new(|| {
     let server = PostgresServer::start();
     let template = server.database();
     server.sql(&template, &PostgresBackend::schema());
@@ -53,39 +54,6 @@ impl Drop for Database {
     }
 }
 
-pub(crate) fn claim(name: impl AsRef<[u8]>) -> Claim {
-    Claim::exclusive(Key::new(name).unwrap(), OwnerToken::generate().unwrap())
-}
-
-/// A lease that outlasts any test.
-pub(crate) fn long() -> Ttl {
-    Ttl::new(Duration::from_secs(60)).unwrap()
-}
-
 pub(crate) fn millis(millis: u64) -> Ttl {
     Ttl::new(Duration::from_millis(millis)).unwrap()
-}
-
-pub(crate) async fn attempt(
-    backend: &impl Backend,
-    claim: &Claim,
-    ttl: Ttl,
-) -> Result<AcquireOutcome, Error> {
-    backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await
-}
-
-/// Asks for a lease that must be granted.
-pub(crate) async fn granted(backend: &impl Backend, claim: &Claim, ttl: Ttl) -> Grant {
-    match attempt(backend, claim, ttl).await.unwrap() {
-        AcquireOutcome::Granted(grant) => grant,
-        other => panic!("expected a grant, got {other:?}"),
-    }
-}
-
-/// Asks for a lease that another owner must have. Returns how long that lease lasts.
-pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Duration> {
-    match attempt(backend, claim, long()).await.unwrap() {
-        AcquireOutcome::Busy { retry_after } => retry_after,
-        other => panic!("expected a refusal, got {other:?}"),
-    }
 }

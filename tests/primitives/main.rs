@@ -31,6 +31,11 @@ mod postgres {
         conversions yes, permits yes, joint yes, queue yes);
 }
 
+mod etcd {
+    lock_tests::primitives!(lock_tests::primitives::Etcd:
+        conversions yes, permits yes, joint yes, queue yes);
+}
+
 mod quorum_of_three {
     lock_tests::primitives!(lock_tests::primitives::QuorumOfThree:
         conversions no, permits no, joint no, queue no);

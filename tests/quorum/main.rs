@@ -12,4 +12,5 @@ mod faults;
 mod forgetting;
 mod histories;
 mod members;
+mod mixed;
 mod support;

@@ -2,7 +2,6 @@
 //!
 //! The test of a law runs it in every setup.
 
-use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Mutex;
 
@@ -10,11 +9,11 @@ use async_trait::async_trait;
 use lock_core::Error;
 use lock_core::conformance::{Harness, Hook, Suite};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
-use lock_tests::{Proxy, in_all_setups};
+use lock_tests::{Ways, in_all_setups};
 use tokio::runtime;
 
 use crate::rights::{give_least_of_a_node, give_least_to_list};
-use crate::support::{Server, cut_off, proxy_before};
+use crate::support::{Server, proxy_before};
 
 /// A server, and for each client a proxy of its own that can be cut.
 struct OneServer {
@@ -26,8 +25,7 @@ struct OneServer {
     login: &'static str,
     /// Gives the user its rights, which a server forgets at a restart.
     give: fn(&Server),
-    /// By the visible name of a client, which is the port of its proxy.
-    proxies: Mutex<HashMap<String, Proxy>>,
+    ways: Ways,
 }
 
 impl OneServer {
@@ -38,7 +36,7 @@ impl OneServer {
             setup,
             login: "",
             give: |_| {},
-            proxies: Mutex::default(),
+            ways: Ways::default(),
         }
     }
 
@@ -61,12 +59,8 @@ impl OneServer {
         let proxy = proxy_before(server);
         let url = format!("redis://{}{}", self.login, proxy.addr());
         let client = setup(RedisBackend::builder(url)).build()?;
-        self.proxies.lock().unwrap().insert(format!("{client:?}"), proxy);
+        self.ways.keep(&client, vec![proxy]);
         Ok(client)
-    }
-
-    fn with_proxy(&self, client: &RedisBackend, act: impl FnOnce(&Proxy)) {
-        act(&self.proxies.lock().unwrap()[&format!("{client:?}")]);
     }
 }
 
@@ -91,12 +85,11 @@ impl Harness for OneServer {
     }
 
     async fn cut(&self, client: &RedisBackend) -> Hook {
-        self.with_proxy(client, cut_off);
-        Hook::Done
+        self.ways.cut_off(client)
     }
 
     async fn heal(&self, client: &RedisBackend) {
-        self.with_proxy(client, Proxy::pass);
+        self.ways.heal(client);
     }
 
     async fn forget(&self) -> Hook {
@@ -179,32 +172,12 @@ fn enforce(setups: [&'static [Setup]; 2], suite: fn() -> Suite<OneServer>, law: 
     in_all_setups(law, setups.into_iter().flatten().map(enforced));
 }
 
-/// Makes a test of each law, in these setups.
-macro_rules! tests_of_laws {
-    ($suite:ident ($setups:expr) () $($group:ident { $($law:ident: $sentence:literal,)* })*) => {$($(
-        #[doc = $sentence]
-        #[test]
-        fn $law() {
-            enforce($setups, Suite::$suite, stringify!($law));
-        }
-    )*)*};
+lock_tests::laws! {
+    (|suite, law| enforce([&NODES, &SERVERS], suite, law))
+    backend shared convert joint permits one_permit cell inspect
 }
 
-lock_core::__lock_core_laws! { [tests_of_laws] backend ([&NODES, &SERVERS]) () }
-lock_core::__lock_core_shared_laws! { [tests_of_laws] shared ([&NODES, &SERVERS]) () }
-lock_core::__lock_core_convert_laws! { [tests_of_laws] convert ([&NODES, &SERVERS]) () }
-lock_core::__lock_core_joint_laws! { [tests_of_laws] joint ([&NODES, &SERVERS]) () }
-lock_core::__lock_core_permit_laws! { [tests_of_laws] permits ([&NODES, &SERVERS]) () }
-lock_core::__lock_core_cell_laws! { [tests_of_laws] cell ([&NODES, &SERVERS]) () }
-lock_core::__lock_core_inspect_laws! { [tests_of_laws] inspect ([&NODES, &SERVERS]) () }
-lock_core::__lock_core_quorum_laws! { [tests_of_laws] quorum ([&NODES, &NODE]) () }
-
-/// The laws of a mutex, with a semaphore of one permit.
-mod one_permit {
-    use super::*;
-
-    lock_core::__lock_core_mutex_laws! { [tests_of_laws] one_permit ([&NODES, &SERVERS]) () }
-}
+lock_tests::laws! { (|suite, law| enforce([&NODES, &NODE], suite, law)) quorum }
 
 #[test]
 #[should_panic(expected = "no such law is broken with [\"least rights of a node\"]")]

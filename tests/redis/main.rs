@@ -28,6 +28,7 @@ mod places;
 mod pushes;
 mod quarantine;
 mod queue;
+mod renewals;
 mod reserved;
 mod review;
 mod rights;

@@ -14,7 +14,7 @@ use lock_redis::RedisBackend;
 use lock_sync::{LockError, Locks, MutexGuard};
 use lock_tests::{SOON, eventually_async};
 
-use crate::support::{Cluster, Waiter, attempt, claim, granted, long, soon};
+use crate::support::{Cluster, Waiter, attempt, claim, granted, long, millis, soon};
 
 const LOCK: &str = "lock:{a}";
 const STATE: &str = "lock:{a}:state";
@@ -414,4 +414,21 @@ async fn there_is_one_holder_at_a_time_throughout_a_move() {
     };
     tokio::join!(futures::future::join_all(contenders.iter().map(Contender::run)), moves);
     assert!(!cluster.source.has(LOCK));
+}
+
+/// A renewal that would shorten the lease may be late. Only a script that names all keys can tell.
+#[tokio::test]
+async fn no_renewal_shortens_a_lease_while_its_slot_is_moved() {
+    for terms in [false, true] {
+        let cluster = Cluster::start(LOCK);
+        let source = cluster.at_source().term_quarantine(terms).build().unwrap();
+        let held = claim("a");
+        granted(&source, &held).await;
+        cluster.begin();
+        let renewal = source.renew(&Renew::new(held.clone(), millis(20_000))).await;
+        assert!(matches!(renewal, Renewal::Unknown(_)), "{renewal:?}");
+        let left = cluster.source.server.cli(&["PTTL", LOCK]).int();
+        assert!(left > 40_000, "{left}");
+        renewed(&source, &held).await;
+    }
 }

@@ -129,8 +129,7 @@ async fn a_waiter_whose_connection_is_gone_is_passed_over() {
             lost.push(Waiter::queue(&gone, claim("a")).await);
         }
         let mut alive = Waiter::queue(&other, claim("a")).await;
-        proxy.refuse();
-        proxy.cut();
+        proxy.cut_off();
         let mut raw = server.client();
         let inboxes = |raw: &mut crate::support::Client| {
             raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]).len()

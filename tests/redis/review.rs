@@ -9,9 +9,7 @@ use lock_core::{
 use lock_redis::{Builder, RedisBackend};
 use lock_tests::{Direction, Proxy, RedisServer, SOON, ServerClock, eventually_async};
 
-use crate::support::{
-    Client, Server, Waiter, claim, cut_off, granted, long, open, proxy_before, refused,
-};
+use crate::support::{Client, Server, Waiter, claim, granted, long, open, proxy_before, refused};
 
 const LOCK: &str = "lock:{a}";
 const STATE: &str = "lock:{a}:state";
@@ -25,7 +23,7 @@ fn exists(raw: &mut Client, key: &str) -> bool {
 /// Ends the connections of a client for good, and waits until the server has noticed. This many clients that hear are
 /// left.
 async fn gone(proxy: &Proxy, raw: &mut Client, left: usize) {
-    cut_off(proxy);
+    proxy.cut_off();
     eventually_async("the server has noticed", SOON, async || {
         raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]).len() == left
     })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{AcquireOutcome, Backend, ErrorKind, Hint, Key};
+use lock_core::{AcquireOutcome, Backend, Claim, ErrorKind, Hint, Key, OwnerToken};
 use lock_redis::{Protocol, RedisBackend};
 use tokio::runtime::{Builder, Runtime};
 
@@ -10,6 +10,15 @@ use crate::support::{Server, Waiter, attempt, claim, granted, soon};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A new watch hears of a release.
+async fn wakes(backend: &RedisBackend, key: &Key) {
+    let mut watch = backend.watch(key).await.unwrap();
+    let claim = Claim::exclusive(key.clone(), OwnerToken::generate().unwrap());
+    granted(backend, &claim).await;
+    backend.release(&claim).await.unwrap();
+    assert_eq!(soon(watch.next()).await, Some(Hint::Released));
 }
 
 #[test]
@@ -43,11 +52,7 @@ fn watches_end_with_their_runtime_and_begin_on_the_next() {
         assert_eq!(runtime().block_on(async { soon(watch.next()).await }), None);
         drop(watch);
         runtime().block_on(async {
-            let mut watch = backend.watch(&key).await.unwrap();
-            let claim = claim("a");
-            granted(&backend, &claim).await;
-            backend.release(&claim).await.unwrap();
-            assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+            wakes(&backend, &key).await;
         });
     }
 }
@@ -77,11 +82,7 @@ fn a_watch_does_not_depend_on_an_idle_runtime() {
     runtime().block_on(async {
         // The task of all watches is on the idle runtime. That costs one watch its time limit.
         assert_eq!(backend.watch(&key).await.unwrap_err().kind(), ErrorKind::Timeout);
-        let mut watch = backend.watch(&key).await.unwrap();
-        let claim = claim("a");
-        granted(&backend, &claim).await;
-        backend.release(&claim).await.unwrap();
-        assert_eq!(soon(watch.next()).await, Some(Hint::Released));
+        wakes(&backend, &key).await;
     });
 }
 

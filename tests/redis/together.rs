@@ -8,8 +8,7 @@ use lock_core::{
 use lock_redis::RedisBackend;
 
 use crate::support::{
-    Server, Waiter, claim, claim_of, cut_off, granted, long, millis, open, proxy_before, refused,
-    soon,
+    Server, Waiter, claim, claim_of, granted, long, millis, open, proxy_before, refused, soon,
 };
 
 fn asks(claims: &[Claim]) -> Vec<Acquire> {
@@ -187,7 +186,7 @@ async fn places_of_clients_that_do_not_listen_delay_no_request() {
     let _waiter = Waiter::queue(&gone, claim("b")).await;
     let mut raw = server.client();
     raw.command::<()>(&["DEL", "lock:{b}"]);
-    cut_off(&proxy);
+    proxy.cut_off();
     soon(async {
         while !raw.command::<Vec<String>>(&["PUBSUB", "CHANNELS", "lock:inbox:*"]).is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;

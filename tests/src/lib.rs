@@ -6,12 +6,15 @@
 //! - [`redis_server`]: the path of the program. If there is none, it is put under the target folder,
 //!   so `cargo test --workspace` needs nothing but a Rust toolchain.
 //! - [`PostgresServer`] and [`PgBouncer`]: a PostgreSQL server, in the same way, and a pooler before it.
+//! - [`EtcdServer`] and [`EtcdCluster`]: an etcd server, in the same way, and a cluster of three.
 //! - [`Proxy`]: a TCP proxy before a server, with switches for network faults.
 //! - [`Mediator`]: a proxy that knows the protocol, and refuses commands or sends them elsewhere.
 //! - [`ServerClock`]: the clock of a server, which can be set and can run too fast or too slow.
 //! - [`RedisCluster`] and [`Sentinels`]: deployments of several servers, which can fail over.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
 //! - [`chaos`]: runs in which all of these fail, with checkers.
+//! - [`laws!`] and [`Ways`]: the laws of the contract as tests over real servers.
+//! - [`cancels`]: requests that are dropped, as cases for clients of every store.
 //! - [`primitives`](mod@primitives): the promises of the primitives, as cases that run over every
 //!   store.
 //! - [`resp::Client`]: commands to a server, past the library under test.
@@ -38,16 +41,20 @@
 #[cfg(not(unix))]
 compile_error!("the test kit drives processes with signals and needs a Unix system");
 
+pub mod cancels;
 pub mod chaos;
 mod clock;
 mod deployments;
+mod etcd;
 mod install;
+mod laws;
 mod port;
 mod postgres;
 pub mod primitives;
 pub mod process;
 mod proxy;
 mod random;
+pub mod requests;
 pub mod resp;
 mod retention;
 mod server;
@@ -57,7 +64,9 @@ mod worker;
 
 pub use clock::ServerClock;
 pub use deployments::{ClusterNode, RedisCluster, Sentinels};
+pub use etcd::{EtcdCluster, EtcdServer, etcd_programs};
 pub use install::{NotFound, find_redis_server, redis_server};
+pub use laws::{Ways, enforce};
 pub use port::Port;
 pub use postgres::{PgBouncer, PostgresServer, postgres_programs};
 pub use proxy::{Direction, Fate, Mediator, Proxy};

@@ -21,6 +21,34 @@ pub fn stop(pid: u32) {
     eventually("the process has stopped", LIMIT, || is_stopped(pid));
 }
 
+/// Processes that stand still until this is dropped. So they go on if a test fails, and a server of several tests does too.
+#[must_use]
+#[derive(Debug)]
+pub struct Standstill(Vec<u32>);
+
+impl Standstill {
+    /// Stops these processes, and returns once they stand still.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such process.
+    #[track_caller]
+    pub fn of(pids: &[u32]) -> Self {
+        let stopped = Self(pids.to_vec());
+        pids.iter().copied().for_each(stop);
+        stopped
+    }
+}
+
+impl Drop for Standstill {
+    fn drop(&mut self) {
+        for &pid in &self.0 {
+            // The process may be gone.
+            _ = kill_process(raw(pid), Signal::CONT);
+        }
+    }
+}
+
 /// Lets a stopped process continue.
 ///
 /// # Panics

@@ -31,7 +31,7 @@ impl Pair<'_> {
     }
 
     fn claim(&self, name: &str) -> Claim {
-        claim(&(self.name)(name))
+        claim((self.name)(name))
     }
 
     /// Waits until the replica has what the primary has.

@@ -24,7 +24,7 @@ async fn take_until_killed(set: &Set, client: impl Fn() -> RedisBackend) -> Vec<
         tokio::spawn(async move {
             let mut held = Vec::new();
             for number in 0.. {
-                let claim = claim(&format!("{task}-{number}"));
+                let claim = claim(format!("{task}-{number}"));
                 match ask(&backend, &claim).await {
                     Ok(AcquireOutcome::Granted(_)) => held.push(claim),
                     Ok(other) => panic!("{other:?}"),

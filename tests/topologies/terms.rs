@@ -270,7 +270,7 @@ async fn grants_do_not_each_ask_the_server_for_its_term() {
     let since = Clock::boot().now();
     let before = server.0.commandstats();
     for number in 0..GRANTS {
-        let held = claim(&(number % 7).to_string());
+        let held = claim((number % 7).to_string());
         take(&here, &held, ttl(60_000)).await;
         assert_ne!(released(&here, &held).await, Released::NotHeld);
     }

@@ -101,7 +101,7 @@ fn figures(series: &Series<Outcome>) -> [String; 10] {
         series.name.clone(),
         short(middle(series, rate)),
         each(|outcome| outcome.commands as f64),
-        each(|outcome| outcome.server.cpu.as_secs_f64() * 1e6),
+        each(|outcome| outcome.server.as_secs_f64() * 1e6),
         each(|outcome| outcome.cpu.as_secs_f64() * 1e6),
         format!("{:.1?}", waits.quantile(0.5)),
         format!("{:.1?}", waits.quantile(0.99)),

@@ -4,7 +4,7 @@
 //! so each has a second form for a contended key, with the shortest delay between two tries that it accepts.
 //!
 //! This module has the mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`], and mutexes
-//! over several servers in [`quorums`].
+//! over several servers in [`quorums`]. The backends of this workspace, and what each is compared with, are in [`stores`].
 
 /// A row with this many clients of one kind.
 macro_rules! entrants {
@@ -32,6 +32,7 @@ pub mod rwlocks;
 pub mod semaphores;
 mod socket;
 mod stored;
+pub mod stores;
 
 use std::time::Duration;
 
@@ -162,7 +163,7 @@ pub async fn named(name: &str, url: &str, clients: usize) -> Result<Entrant, Fai
         }
         "redlock (spawn_blocking)" => entrants!(name, clients, Redlock::connect(url)),
         "redlock, impatient" => entrants!(name, clients, Redlock::connect(url).impatient()),
-        _ => return Err(format!("no contestant is called {name}").into()),
+        _ => stores::named(name, url, clients).await?,
     })
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::AnyBackend;
 use lock_core::memory::MemoryBackend;
 use lock_core::observer::Observer;
 use lock_redis::RedisBackend;
-use lock_redlock::Redlock;
 use lock_sync::{Handoff, Locks, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
@@ -50,13 +50,14 @@ impl Ours {
         Ok(Self { locks: Self::locks(url, handoff)?.erase(), ending, cache: None })
     }
 
-    /// Over this backend.
+    /// Over this backend, with this limit for hand-offs in this process while other processes wait.
     ///
     /// # Errors
     ///
     /// If the system gives no thread.
-    pub fn over(backend: RedisBackend, ending: Ending) -> Result<Self, Failure> {
-        Ok(Self { locks: Locks::builder(backend).build()?.erase(), ending, cache: None })
+    pub fn over(backend: AnyBackend, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
+        let locks = Locks::builder(backend).handoff(handoff).build()?;
+        Ok(Self { locks, ending, cache: None })
     }
 
     /// The builder of all of our locks over a Redis server.
@@ -72,20 +73,6 @@ impl Ours {
     pub fn on_this_runtime(url: &str, ending: Ending, handoff: Handoff) -> Result<Self, Failure> {
         let locks = Locks::builder(RedisBackend::open(url)?).handoff(handoff);
         let locks = locks.on_runtime(Handle::current()).build()?;
-        Ok(Self { locks: locks.erase(), ending, cache: None })
-    }
-
-    /// Over a quorum.
-    ///
-    /// # Errors
-    ///
-    /// If the system gives no thread.
-    pub fn quorum(
-        quorum: Redlock<RedisBackend>,
-        ending: Ending,
-        handoff: Handoff,
-    ) -> Result<Self, Failure> {
-        let locks = Locks::builder(quorum).handoff(handoff).build()?;
         Ok(Self { locks: locks.erase(), ending, cache: None })
     }
 

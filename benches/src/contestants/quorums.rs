@@ -1,5 +1,6 @@
 //! The ways to lock a key on most of several servers.
 
+use lock_core::AnyBackend;
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock as Quorum;
 use lock_sync::Handoff;
@@ -66,12 +67,12 @@ pub async fn named(name: &str, urls: &[String], clients: usize) -> Result<Entran
 }
 
 async fn mutex(urls: &[String], ending: Ending, handoff: Handoff) -> Result<Ours, Failure> {
-    Ours::quorum(quorum(urls, false).await?, ending, handoff)
+    Ours::over(AnyBackend::new(quorum(urls, false).await?), ending, handoff)
 }
 
 /// A quorum with default options, which allows any number of servers. `here`: its background work runs on the current
 /// runtime.
-async fn quorum(urls: &[String], here: bool) -> Result<Quorum<RedisBackend>, Failure> {
+pub(super) async fn quorum(urls: &[String], here: bool) -> Result<Quorum<RedisBackend>, Failure> {
     let nodes: Result<Vec<_>, _> = urls.iter().map(RedisBackend::open).collect();
     let mut quorum = Quorum::builder().nodes(nodes?).allow_any_number();
     if here {

@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 
 use super::Window;
 use super::section::Protected;
-use crate::{Account, Contestant, Failure, Meter, Rule, cpu};
+use crate::meter::spent;
+use crate::{Account, Contestant, Failure, Meters, Rule, cpu};
 
 /// Tasks that lock, count and unlock, again and again.
 #[derive(Clone, Debug)]
@@ -62,8 +63,7 @@ pub(crate) async fn crowd<C: Contestant>(
     crowd: Crowd,
     inner_commands: &[&str],
 ) -> Result<Window, Failure> {
-    let mut meters =
-        crowd.servers.iter().map(|url| Meter::at(url)).collect::<Result<Vec<_>, _>>()?;
+    let mut meters = Meters::at(&crowd.servers)?;
     let crew = Crew::start(clients, &crowd)?;
     tokio::time::sleep(crowd.window / 4).await;
     let before = crew.look(&mut meters)?;
@@ -75,8 +75,8 @@ pub(crate) async fn crowd<C: Contestant>(
     let waits = crew.workers.iter().flat_map(|worker| worker.waits(before.at)).collect();
     let ended = crew.end(clients).await?;
 
-    let accounts: Vec<Account> =
-        after.accounts.iter().zip(&before.accounts).map(|(it, before)| it.since(before)).collect();
+    let (commands, server) =
+        spent(&before.accounts, &after.accounts, |account| account.sent(inner_commands));
     let passes = after.passes.iter().zip(before.passes);
     Ok(Window {
         elapsed: after.at - before.at,
@@ -84,8 +84,8 @@ pub(crate) async fn crowd<C: Contestant>(
         handovers: after.handovers - before.handovers,
         waits,
         cpu: after.cpu.saturating_sub(before.cpu),
-        server: accounts.iter().map(|account| account.load.cpu).sum(),
-        commands: accounts.iter().map(|account| account.sent(inner_commands)).sum(),
+        server,
+        commands,
         lost: ended.updates.saturating_sub(ended.counted),
         intrusions: ended.intrusions,
     })
@@ -148,9 +148,9 @@ impl Crew {
     }
 
     /// Asks the servers first. That takes a while, so both looks at a window do it at the same point.
-    fn look(&self, meters: &mut [Meter]) -> Result<Look, Failure> {
+    fn look(&self, meters: &mut Meters) -> Result<Look, Failure> {
         Ok(Look {
-            accounts: meters.iter_mut().map(Meter::account).collect::<Result<_, _>>()?,
+            accounts: meters.accounts()?,
             at: Instant::now(),
             cpu: cpu::used(),
             passes: self.workers.iter().map(|it| it.passes.load(Ordering::Acquire)).collect(),

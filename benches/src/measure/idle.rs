@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::window::{nanos, number};
-use crate::{Contestant, Failure, Meter, cpu};
+use crate::meter::spent;
+use crate::{Contestant, Failure, Meters, cpu};
 
 /// The first client holds some locks, and tasks of the second one wait for them.
 #[derive(Clone, Debug)]
@@ -22,14 +23,14 @@ pub struct Idle {
     pub keys: Vec<String>,
     /// For how long the bench watches the holders by themselves, and then beside the waiters.
     pub time: Duration,
-    /// The URL of the server whose commands are counted.
-    pub server: String,
+    /// The URLs of the servers whose commands are counted, and their processor time.
+    pub servers: Vec<String>,
 }
 
 impl Idle {
     /// Tasks that wait.
-    pub fn new(tasks: usize, keys: Vec<String>, time: Duration, server: String) -> Self {
-        Self { tasks, keys, time, server }
+    pub fn new(tasks: usize, keys: Vec<String>, time: Duration, servers: Vec<String>) -> Self {
+        Self { tasks, keys, time, servers }
     }
 }
 
@@ -112,13 +113,13 @@ pub(crate) async fn idle<C: Contestant>(
     plan: Idle,
     inner_commands: &[&str],
 ) -> Result<Idleness, Failure> {
-    let mut meter = Meter::at(&plan.server)?;
+    let mut meters = Meters::at(&plan.servers)?;
     let mut holders = hold(holder, &plan.keys).await?;
-    let alone = watch(&mut meter, plan.time, inner_commands).await?;
+    let alone = watch(&mut meters, plan.time, inner_commands).await?;
 
     let intruders = Arc::new(AtomicU64::new(0));
     let mut waiters = wait(waiter, &plan, &intruders)?;
-    let all = watch(&mut meter, plan.time, inner_commands).await?;
+    let all = watch(&mut meters, plan.time, inner_commands).await?;
 
     let failed = waiters.try_join_next();
     waiters.shutdown().await;
@@ -180,20 +181,17 @@ fn wait<C: Contestant>(
 
 /// Watches the tasks for this time, after a fifth of it in which they settle down.
 async fn watch(
-    meter: &mut Meter,
+    meters: &mut Meters,
     time: Duration,
     inner_commands: &[&str],
 ) -> Result<Watched, Failure> {
     tokio::time::sleep(time / 5).await;
-    let (account, start, used) = (meter.account()?, Instant::now(), cpu::used());
+    let (before, start, used) = (meters.accounts()?, Instant::now(), cpu::used());
     tokio::time::sleep(time).await;
-    let account = meter.account()?.since(&account);
-    Ok(Watched {
-        elapsed: start.elapsed(),
-        commands: account.sent(inner_commands),
-        cpu: cpu::used().saturating_sub(used),
-        server: account.load.cpu,
-    })
+    let (commands, server) =
+        spent(&before, &meters.accounts()?, |account| account.sent(inner_commands));
+    let cpu = cpu::used().saturating_sub(used);
+    Ok(Watched { elapsed: start.elapsed(), commands, cpu, server })
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Guest {
 
     fn idle(&mut self, job: &Value) -> Result<Value, Failure> {
         let url = text(job, "url")?.to_owned();
-        let idle = Idle::new(size(job, "tasks")?, keys(job)?, time(job)?, url);
+        let idle = Idle::new(size(job, "tasks")?, keys(job)?, time(job)?, vec![url]);
         let idle = self.entrant(job, 2)?.idle(idle);
         Ok(self.stage.run(idle)?.to_json())
     }

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use lock_tests::{CommandStats, RedisServer};
+use lock_tests::CommandStats;
 
 use super::outcome::Tally;
 use super::python::script;
 use super::record::{Record, now};
 use super::serve::MEMBER;
 use super::{Outcome, Part, Plan, REDIS_PY, python};
-use crate::{Failure, ServerLoad};
+use crate::meter::spent;
+use crate::{Failure, Meters, Site};
 
 /// How long members may take to start, and to count.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,13 +25,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 ///
 /// If a member does not start, or its library fails.
-pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
+pub fn play(site: &dyn Site, plan: &Plan) -> Result<Outcome, Failure> {
     static TIMES: AtomicU64 = AtomicU64::new(0);
     let folder = tempfile::Builder::new().prefix("lock-benches-").tempdir_in(shared_memory())?;
     let path = folder.path().join("record");
     let record = Record::create(&path, plan.tasks * plan.processes)?;
     let time = TIMES.fetch_add(1, Ordering::Relaxed);
-    let part = part(plan, server.url(), format!("team:{time:04}"), path);
+    let part = part(plan, site.url(), format!("team:{time:04}"), path);
     let mut team = Team::muster(&part, plan)?;
 
     team.tell_all("go")?;
@@ -38,11 +39,12 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
         team.tell(0, "ask")?;
     }
     team.relay(plan.window / 4)?;
-    let (stats, load) = (server.commandstats(), ServerLoad::of(server));
+    let mut meters = Meters::at(&site.meters())?;
+    let before = meters.accounts()?;
     team.tell_all("count")?;
     let start = now();
     team.relay(plan.window)?;
-    let (stats, load) = (server.commandstats().since(&stats), ServerLoad::of(server).since(load));
+    let after = meters.accounts()?;
     team.tell_all("stop")?;
 
     let mut outcome = Outcome::default();
@@ -59,8 +61,7 @@ pub fn play(server: &RedisServer, plan: &Plan) -> Result<Outcome, Failure> {
     } else {
         outcome.turns.add(outcome.elapsed);
     }
-    outcome.server = load;
-    outcome.commands = team.sent(&stats);
+    (outcome.commands, outcome.server) = spent(&before, &after, |it| team.sent(&it.stats));
     Ok(outcome)
 }
 

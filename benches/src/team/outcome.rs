@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Failure, Histogram, ServerLoad, verdict};
+use crate::{Failure, Histogram, verdict};
 
 /// The counts of one process.
 #[derive(Clone, Debug, Default)]
@@ -107,8 +107,8 @@ pub struct Outcome {
     pub commands: u64,
     /// The processor time of the processes.
     pub cpu: Duration,
-    /// The processor time of the server.
-    pub server: ServerLoad,
+    /// The processor time of all servers together.
+    pub server: Duration,
     /// How many updates of the record were lost from beginning to end: none if the lock is correct.
     pub lost: u64,
     /// How often a task found another task inside that the lock must keep out: never if the lock is correct.

@@ -1,8 +1,9 @@
 //! What `dlock run` adds to a short program, beside `flock` with a connection and two PINGs.
 //!
 //! ```text
-//! cargo bench -p dlock --bench startup        # 300 rounds
-//! cargo bench -p dlock --bench startup -- 50  # fewer
+//! cargo bench -p dlock --bench startup                 # 300 rounds
+//! cargo bench -p dlock --bench startup -- 50           # fewer
+//! cargo bench -p dlock --bench startup --profile dist  # as users get the program
 //! ```
 
 #![forbid(unsafe_code)]

@@ -1,5 +1,6 @@
 //! The command line: options for all commands, and messages on one line.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
 use clap::error::ErrorKind;
@@ -7,24 +8,24 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lock_core::Label;
 
-use crate::run::Programs;
+use crate::run::{Programs, RunArgs};
 use crate::view::{OUTPUT, Site, USAGE, View};
 
 /// Distributed locks on the command line
 #[derive(Debug, Parser)]
 #[command(name = "dlock", version, about, disable_help_subcommand = true)]
-struct Cli {
-    /// The store, for example redis://host:6379 or redlock+redis://a,b,c
+struct Cli<C: Subcommand = Commands> {
+    /// The URL of the store, for example redis://host:6379, postgres://user@host/database, etcd://a,b,c or redlock+redis://a,b,c
     #[arg(long, global = true, env = "LOCK_URL", hide_env_values = true)]
     url: Option<String>,
-    /// The label by which other clients know this one; by default dlock@host:pid
+    /// The label of this client, which other clients see; by default dlock@host:pid
     #[arg(long, global = true, value_parser = label)]
     label: Option<Label>,
-    /// When to use colors; NO_COLOR in the environment means never
+    /// The use of colors; NO_COLOR in the environment switches colors off
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: Color,
     #[command(subcommand)]
-    command: Commands,
+    command: C,
 }
 
 #[derive(Debug, Subcommand)]
@@ -40,6 +41,12 @@ enum Commands {
     },
     /// Print the man page
     Man,
+}
+
+/// The one command whose start has to be quick. The parser of all commands takes longer to build.
+#[derive(Debug, Subcommand)]
+enum Quick {
+    Run(RunArgs),
 }
 
 /// A command over a store.
@@ -63,12 +70,35 @@ fn label(text: &str) -> Result<Label, String> {
 #[allow(clippy::large_enum_variant, reason = "there is one")]
 pub(crate) enum Parsed {
     Command(Site, Command),
-    /// There is nothing to do. What there is to say has been said.
+    /// There is nothing more to do: the output is written.
     Ended(u8),
 }
 
+impl From<Cli<Quick>> for Cli {
+    fn from(cli: Cli<Quick>) -> Self {
+        let Cli { url, label, color, command: Quick::Run(args) } = cli;
+        Self { url, label, color, command: Commands::Run(Programs::Run(args)) }
+    }
+}
+
+/// Reads the command line. The parser of all commands says what is wrong with it.
+fn read(args: &[OsString]) -> Result<Cli, clap::Error> {
+    if args.iter().any(|arg| arg == "run")
+        && let Ok(cli) = Cli::<Quick>::try_parse_from(args)
+    {
+        return Ok(cli.into());
+    }
+    Cli::try_parse_from(args)
+}
+
+/// The parser of all commands.
+fn all() -> clap::Command {
+    Cli::<Commands>::command()
+}
+
 pub(crate) fn parse() -> Parsed {
-    let cli = match Cli::try_parse() {
+    let args: Vec<_> = std::env::args_os().collect();
+    let cli = match read(&args) {
         Ok(cli) => cli,
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
@@ -86,7 +116,7 @@ pub(crate) fn parse() -> Parsed {
         Commands::Run(command) => Command::Run(command),
         Commands::View(command) => Command::View(command),
         Commands::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "dlock", &mut io::stdout());
+            clap_complete::generate(shell, &mut all(), "dlock", &mut io::stdout());
             return Parsed::Ended(0);
         }
         Commands::Man => return manual(),
@@ -108,7 +138,7 @@ pub(crate) fn parse() -> Parsed {
 }
 
 fn manual() -> Parsed {
-    match clap_mangen::Man::new(Cli::command()).render(&mut io::stdout()) {
+    match clap_mangen::Man::new(all()).render(&mut io::stdout()) {
         Ok(()) => Parsed::Ended(0),
         Err(error) => {
             eprintln!("dlock: {error}");
@@ -138,13 +168,42 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        all().debug_assert();
+        Cli::<Quick>::command().debug_assert();
+    }
+
+    fn of_all(args: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(args)
+    }
+
+    #[test]
+    fn the_quick_parser_and_the_parser_of_all_commands_agree() {
+        let agree = |line: &str| {
+            let args: Vec<_> = line.split(' ').collect();
+            let owned: Vec<_> = args.iter().map(OsString::from).collect();
+            let result = |cli: Result<Cli, clap::Error>| {
+                cli.map(|cli| format!("{cli:?}")).map_err(|error| error.to_string())
+            };
+            assert_eq!(result(read(&owned)), result(of_all(&args)), "{line}");
+        };
+        agree("dlock --url a run --name b -- true");
+        agree(
+            "dlock run --color never b --url a --label c --try --ttl 9s --on-lost warn -- d -e --url",
+        );
+        agree("dlock run --semaphore b --permits 3 --timeout 5 --grace 1s --busy-code 7 -- run");
+        agree("dlock --url a inspect run");
+        agree("dlock elect b -- run");
+        for wrong in
+            ["", " b", " b true", " b --ttl 1 -- c", " b --prmits 3 -- c", " --help", " -V"]
+        {
+            agree(&format!("dlock run{wrong}"));
+        }
+        agree("dlock -V run b -- c");
     }
 
     #[test]
     fn a_message_is_one_line_with_its_hints() {
-        let of =
-            |args: &[&str]| one_line(&Cli::try_parse_from(args).unwrap_err().render().to_string());
+        let of = |args: &[&str]| one_line(&of_all(args).unwrap_err().render().to_string());
         let lacks = of(&["dlock", "inspect"]);
         assert_eq!(lacks, "the following required arguments were not provided: <NAME>");
         let typo = of(&["dlock", "lst"]);

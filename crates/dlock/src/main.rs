@@ -22,7 +22,8 @@ fn main() -> ExitCode {
         Parsed::Ended(code) => return ExitCode::from(code),
     };
     let runtime = match command {
-        // The kernel ends the program when the thread ends that started it: this thread.
+        // The kernel ends the program when the thread that started it ends. So this thread, which
+        // lives as long as the process, starts it.
         Command::Run(_) => Builder::new_current_thread().enable_all().build(),
         Command::View(_) => Builder::new_multi_thread().enable_all().build(),
     };
@@ -33,10 +34,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    ExitCode::from(runtime.block_on(async {
+    let code = runtime.block_on(async {
         match command {
             Command::Run(command) => run::run(command, &site).await,
             Command::View(command) => view::run(command, &site).await,
         }
-    }))
+    });
+    // Every command has cleaned up by now. To take the runtime apart would only delay the caller.
+    std::process::exit(code.into())
 }

@@ -18,15 +18,21 @@
 //! | `redis+cluster://host,host` | a cluster | `redis` |
 //! | `rediss://…`, `rediss+cluster://…`, `rediss+sentinel://…` | as above, with TLS | `redis`, `tls` |
 //! | `redlock+redis://host,host,host/db` | a quorum of servers, each of which fails on its own | `redlock` |
+//! | `postgres://user:password@host,host/database`, `postgresql://…` | a PostgreSQL database, with `sslmode=require` over TLS | `postgres`; `tls` |
+//! | `etcd://user:password@host,host,host/prefix`, `etcds://…` with TLS | an etcd cluster | `etcd`; `tls` |
 //!
-//! The documentation of `lock-redis` describes the URLs of Redis. The URL of a quorum names several hosts. The hosts
-//! share the login, the database and the options of the URL. The hosts with their ports are the
-//! [names of the nodes](lock_redlock::Builder::node), so all clients must spell a host in one way. A new quorum
-//! grants nothing until an operator calls [`init`], or the quarantine of its nodes is over.
+//! The database needs the schema of the locks, and [`init`] creates the schema. The
+//! [docs of the client](lock_postgres::PostgresBackend::builder) describe the options of the URL, and `direct=false` and
+//! `pooler=host:port` say how the URL leads through a pooler and past it. The documentation of
+//! `lock-redis` describes the URLs of Redis, and [`EtcdBackend::open`](lock_etcd::EtcdBackend::open) the URLs of etcd, with the option
+//! that allows an old version. The URL of a quorum names several hosts, which
+//! share the login, the database and the options of the URL. A host and its port are the [name of a
+//! node](lock_redlock::Builder::node), so all clients must spell a host in one way. A new quorum grants nothing
+//! until an operator calls [`init`], or the quarantine of its nodes is over.
 //!
 //! [`connect`] returns [`Locks`] without the type of the backend, so an app can keep the handle in a field. The handle
 //! has every primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything is sent.
-//! [`doctor`] says what is wrong with the store behind a URL.
+//! [`doctor`] reports the problems of the store behind a URL.
 //!
 //! An app that knows its store at compile time uses [`Locks::new`] with the backend of that store instead.
 //!
@@ -35,7 +41,11 @@
 #![forbid(unsafe_code)]
 
 pub mod doctor;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redlock")]
 mod quorum;
 #[cfg(feature = "redis")]
@@ -48,6 +58,10 @@ use lock_core::observer::Observer;
 use lock_core::{AnyBackend, Error, ErrorKind};
 use lock_sync::Locks;
 
+#[cfg(feature = "etcd")]
+pub use lock_etcd;
+#[cfg(feature = "postgres")]
+pub use lock_postgres;
 #[cfg(feature = "redis")]
 pub use lock_redis;
 #[cfg(feature = "redlock")]
@@ -57,9 +71,10 @@ pub use lock_sync;
 /// The variable that [`connect_from_env`] reads: `LOCK_URL`.
 pub const ENV: &str = "LOCK_URL";
 
-/// Locks over the store that this URL names, with the defaults of [`lock_sync::Builder`].
+/// Makes locks over the store that this URL names, with the defaults of [`lock_sync::Builder`].
 ///
-/// Over Redis it sends nothing: the first lock opens the connection. Over a quorum it asks the servers who they are.
+/// For Redis, PostgreSQL and etcd, this call sends nothing: the first lock opens the connection. For a quorum, it asks each
+/// server for its identity.
 ///
 /// # Errors
 ///
@@ -100,7 +115,7 @@ pub async fn connect(url: &str) -> Result<Locks, Error> {
     Ok(Locks::new(open(url).await?))
 }
 
-/// [`connect`], with the URL in the variable [`LOCK_URL`](ENV).
+/// As [`connect`], with the URL in the variable [`LOCK_URL`](ENV).
 ///
 /// # Errors
 ///
@@ -130,18 +145,23 @@ pub async fn connect_from_env() -> Result<Locks, Error> {
     connect(&url).await
 }
 
-/// Declares that the store is new: no client holds a lock on it. A store that may have forgotten its locks then grants
-/// new ones at once. Call it once, when the servers of a quorum are set up.
+/// Sets a new store up, before a client holds a lock on the store.
 ///
-/// Only a quorum needs it. For every other store it checks the URL and sends nothing.
+/// - In a PostgreSQL database, it [creates the schema](lock_postgres::PostgresBackend::init) of the locks, or brings the
+///   schema to the version of this crate.
+/// - For a quorum, it [declares](lock_redlock::Redlock::init) that no client holds a lock. Then the nodes vote at once. Call
+///   this function once, when the servers are set up.
+/// - For every other store, it checks the URL and sends nothing.
 ///
 /// # Errors
 ///
-/// As [`connect`], and as [`Redlock::init`](lock_redlock::Redlock::init). Repeating is harmless.
+/// Those of [`connect`], of [`Redlock::init`](lock_redlock::Redlock::init) and of
+/// [`PostgresBackend::init`](lock_postgres::PostgresBackend::init). An app may repeat the call.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves open which nodes have been told. Repeat the call.
+/// If the future is dropped, some nodes may have the declaration and others not, and the schema may be there or not. Repeat
+/// the call.
 ///
 /// # Examples
 ///
@@ -153,13 +173,16 @@ pub async fn connect_from_env() -> Result<Locks, Error> {
 /// # }
 /// ```
 pub async fn init(url: &str) -> Result<(), Error> {
-    match Store::of(url)? {
+    let (store, url) = Store::of(url)?;
+    let url = url.as_str();
+    match store {
+        Store::Postgres => init_postgres(url).await,
         Store::Quorum => init_quorum(url).await,
-        Store::Memory | Store::Redis => open(url).await.map(drop),
+        Store::Memory | Store::Redis | Store::Etcd => open(url).await.map(drop),
     }
 }
 
-/// [`connect`], with an observer of the locks and of their store.
+/// As [`connect`], with an observer of the locks and of their store.
 ///
 /// # Errors
 ///
@@ -195,7 +218,7 @@ pub async fn connect_observed(url: &str, observer: Arc<dyn Observer>) -> Result<
     Locks::builder(store).observer(observer).build()
 }
 
-/// The backend that this URL names.
+/// Opens the backend that this URL names.
 ///
 /// # Errors
 ///
@@ -211,15 +234,15 @@ pub async fn connect_observed(url: &str, observer: Arc<dyn Observer>) -> Result<
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let error = lock_any::open("postgers://db").await.unwrap_err();
-/// assert!(error.to_string().contains("redis://"), "the error names what there is: {error}");
+/// assert!(error.to_string().contains("postgres://"), "the error names what there is: {error}");
 /// # }
 /// ```
 pub async fn open(url: &str) -> Result<AnyBackend, Error> {
     backend(url, None).await
 }
 
-/// [`open`], with an observer of the store. The [builder of the locks](lock_sync::Builder::observer) takes the observer
-/// as well.
+/// As [`open`], with an observer of the store. Give the observer to the [builder of the
+/// locks](lock_sync::Builder::observer) as well.
 ///
 /// # Errors
 ///
@@ -256,9 +279,13 @@ pub async fn open_observed(url: &str, observer: Arc<dyn Observer>) -> Result<Any
 }
 
 async fn backend(url: &str, observer: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
-    match Store::of(url)? {
-        // It has neither requests nor connections.
+    let (store, url) = Store::of(url)?;
+    let url = url.as_str();
+    match store {
+        // The memory backend has neither requests nor connections to observe.
         Store::Memory => memory::open(url).map(AnyBackend::new),
+        Store::Postgres => postgres(url, observer),
+        Store::Etcd => etcd(url, observer),
         Store::Redis => redis(url, observer),
         Store::Quorum => quorum_of(url, observer).await,
     }
@@ -267,28 +294,67 @@ async fn backend(url: &str, observer: Option<Arc<dyn Observer>>) -> Result<AnyBa
 /// The kind of store that a URL names.
 enum Store {
     Memory,
+    Postgres,
+    Etcd,
     Redis,
     Quorum,
 }
 
 impl Store {
-    fn of(url: &str) -> Result<Self, Error> {
-        let scheme = url.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    /// The kind, and the URL with its scheme in small letters: the case has no meaning, but some parsers know one case only.
+    fn of(url: &str) -> Result<(Self, String), Error> {
+        let (scheme, rest) = url.split_at(url.find(':').unwrap_or(url.len()));
+        let scheme = scheme.to_ascii_lowercase();
         let (is_quorum, server) = match scheme.strip_prefix("redlock+") {
             Some(server) => (true, server),
             None => (false, scheme.as_str()),
         };
-        match (server.split('+').next().unwrap_or_default(), is_quorum) {
-            ("memory", false) => Ok(Self::Memory),
-            ("redis" | "rediss" | "valkey" | "valkeys" | "unix", false) => Ok(Self::Redis),
-            ("redis" | "rediss" | "valkey" | "valkeys" | "unix", true) => Ok(Self::Quorum),
-            _ => Err(Error::new(
-                ErrorKind::InvalidConfig,
-                "the URL names no store: it begins with memory:, redis://, rediss://, redis+sentinel://, \
-                 redis+cluster:// or redlock+redis://",
-            )),
-        }
+        let store = match (server.split('+').next().unwrap_or_default(), is_quorum) {
+            ("memory", false) => Self::Memory,
+            ("postgres" | "postgresql", false) if scheme == server => Self::Postgres,
+            ("etcd" | "etcds", false) if scheme == server => Self::Etcd,
+            ("redis" | "rediss" | "valkey" | "valkeys" | "unix", false) => Self::Redis,
+            ("redis" | "rediss" | "valkey" | "valkeys" | "unix", true) => Self::Quorum,
+            _ => {
+                return Err(Error::new(
+                    ErrorKind::InvalidConfig,
+                    "the URL names no store: it begins with memory:, etcd://, postgres://, redis://, rediss://, \
+                 redis+sentinel://, redis+cluster:// or redlock+redis://",
+                ));
+            }
+        };
+        Ok((store, scheme + rest))
     }
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &str, observer: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
+    postgres::open(url, observer).map(AnyBackend::new)
+}
+
+#[cfg(feature = "postgres")]
+async fn init_postgres(url: &str) -> Result<(), Error> {
+    postgres::open(url, None)?.init().await
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(_: &str, _: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
+    Err(needs("postgres"))
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn init_postgres(_: &str) -> Result<(), Error> {
+    Err(needs("postgres"))
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(url: &str, observer: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
+    etcd::open(url, observer).map(AnyBackend::new)
+}
+
+#[cfg(not(feature = "etcd"))]
+fn etcd(_: &str, _: Option<Arc<dyn Observer>>) -> Result<AnyBackend, Error> {
+    Err(needs("etcd"))
 }
 
 #[cfg(feature = "redis")]
@@ -321,7 +387,7 @@ async fn quorum_of(_: &str, _: Option<Arc<dyn Observer>>) -> Result<AnyBackend, 
     Err(needs("redlock"))
 }
 
-#[cfg(not(all(feature = "redis", feature = "redlock")))]
+#[cfg(not(all(feature = "etcd", feature = "postgres", feature = "redis", feature = "redlock")))]
 fn needs(feature: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,

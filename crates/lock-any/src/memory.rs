@@ -6,7 +6,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use lock_core::memory::MemoryBackend;
 use lock_core::{Error, ErrorKind};
 
-/// The stores by their names. A store lives as long as the process, as a server would.
+/// The stores by their names. A store lives as long as the process, as a server lives longer than
+/// its clients.
 static STORES: LazyLock<Mutex<HashMap<String, MemoryBackend>>> = LazyLock::new(Mutex::default);
 
 /// A client of the store that the URL names.

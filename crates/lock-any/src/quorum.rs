@@ -16,9 +16,14 @@ pub(crate) async fn open(
     url: &str,
     observer: Option<Arc<dyn Observer>>,
 ) -> Result<AnyBackend, Error> {
-    Ok(AnyBackend::describing(connect(url, observer).await?, |quorum| {
+    connect(url, observer).await.map(erased)
+}
+
+/// The quorum without its type.
+pub(crate) fn erased(quorum: Redlock<RedisBackend>) -> AnyBackend {
+    AnyBackend::describing(quorum, |quorum| {
         Capabilities::none().sharing(quorum).keeping(quorum).inspecting(quorum)
-    }))
+    })
 }
 
 pub(crate) async fn init(url: &str) -> Result<(), Error> {
@@ -68,7 +73,7 @@ fn named(host: &str) -> Option<String> {
     if host.is_empty() {
         return None;
     }
-    // The colons of an IPv6 address stand in brackets.
+    // An IPv6 address with its colons is in brackets.
     let port = &host[host.rfind(']').map_or(0, |end| end + 1)..];
     let host = host.to_ascii_lowercase();
     Some(if port.contains(':') { host } else { format!("{host}:{PORT}") })

@@ -54,6 +54,9 @@ use crate::{
 /// - A renewal MUST extend the lease (`renew_extends_the_lease`) and MUST NOT change its tokens
 ///   (`renew_keeps_the_tokens`). The new deadline MUST be dated as that of a grant
 ///   (`a_renewal_is_dated_from_before_the_request`).
+/// - A renewal that the caller has given up, because the future was dropped or because it came to
+///   [`Renewal::Unknown`], MUST NOT shorten the lease that a later renewal gave
+///   (`a_dropped_renewal_shortens_no_later_lease`).
 /// - Tokens that a renewal reserves MUST be above all tokens that were reserved before, and
 ///   below those of the next grant (`a_renewal_can_reserve_tokens`). A renewal MAY bring fewer tokens than it
 ///   was asked for, or none.
@@ -200,7 +203,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Dropping the future leaves open whether the lease has ended. Repeating is harmless.
     async fn release(&self, claim: &Claim) -> Result<Released, Error>;
 
-    /// Ends a lease and, in the same step, asks for another lease of the same key, at the end of the queue.
+    /// Ends a lease and asks for another lease of its key, at the end of the queue, in one step.
     /// A process does this when its turn is over and it wants another one.
     ///
     /// A backend carries out the second part only if the lease was held and another claim waits for the key.
@@ -209,7 +212,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// As [`release`](Self::release). It is then unknown which of the two parts were done.
+    /// As [`release`](Self::release). The caller then does not know which of the two parts the store has done.
     ///
     /// # Cancel safety
     ///

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// laptop that slept for an hour would still believe in a lease of thirty seconds. No wall clock
 /// of the client ever decides who owns a lock.
 ///
-/// Two [`Instant`]s are comparable only if they come from the same kind of clock. So a
+/// Two [`Instant`]s are comparable only if they come from one kind of clock. So a
 /// [`Backend`](crate::Backend) names its clock, and the holders of its leases read that clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Clock(Source);

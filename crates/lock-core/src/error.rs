@@ -86,7 +86,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the same request may succeed later without a person's help.
+    /// Whether a repetition of the request may succeed later without a person's help.
     ///
     /// This does not say whether the failed request took effect. After
     /// [`ErrorKind::Timeout`] or [`ErrorKind::Unreachable`] it may have. Repeat the request with the same
@@ -95,7 +95,7 @@ impl Error {
         self.0.kind.is_retryable()
     }
 
-    /// When the same request may succeed, counted from the error on, if the store [says so](Self::not_before).
+    /// When a repetition of the request may succeed, counted from the error on, if the store [says so](Self::not_before).
     ///
     /// The store may be ready earlier, for example because an operator intervenes.
     pub fn retry_after(&self) -> Option<Duration> {

@@ -24,9 +24,9 @@
 //! | --- | --- | --- |
 //! | `document` | [`document`]: the decisions about one key, for stores that change a document by compare-and-swap | |
 //! | `memory` | [`MemoryBackend`](memory::MemoryBackend), [`Clock::tokio`] | `tokio` (`time`, `sync`) |
-//! | `runtime` | [`runtime`]: a thread with a runtime | `tokio` (`rt`) |
+//! | `runtime` | [`runtime`]: a thread with a runtime; [`hints`]: the channel of a watch | `tokio` (`rt`, `sync`, `time`) |
 //! | `conformance` | [`conformance`]: the laws of the traits as tests | `memory`, `tokio` (`rt`, `macros`) |
-//! | `serde` | [`FencingToken`] implements `Serialize` and `Deserialize` | `serde` |
+//! | `serde` | [`FencingToken`] implements `Serialize` and `Deserialize`, a [`Report`](check::Report) implements `Serialize` | `serde` |
 //!
 //! # What is promised
 //!
@@ -54,10 +54,13 @@ mod request;
 mod ttl;
 mod watch;
 
+pub mod check;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "document")]
 pub mod document;
+#[cfg(feature = "runtime")]
+pub mod hints;
 #[cfg(feature = "memory")]
 pub mod memory;
 pub mod observer;

@@ -1,4 +1,4 @@
-//! What a store cannot do faster, shorter or finer.
+//! What a store cannot do sooner, for a shorter time, or in finer steps.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::Ttl;
 
 /// The limits of a store: its shortest lease, the steps of its lease times, and how late it may be.
 ///
-/// A lease time that a store cannot count is rounded up, and never refused. The holder's deadline follows from the time
-/// that was asked for, so a holder does not notice. Other claims notice: after a holder has died, the store frees the
+/// The store rounds a lease time that it cannot count up, and never refuses it. The deadline of the holder follows from
+/// the requested time, so the holder does not notice. Other claims notice: after a holder has died, the store frees the
 /// key later.
 ///
 /// # Examples
@@ -37,8 +37,8 @@ pub struct Limits {
     pub min_ttl: Ttl,
     /// The store counts leases in whole steps of this length: a millisecond by default.
     pub step: Duration,
-    /// How long a lease that the store hands to a waiter lives at most until the waiter claims it: a second by
-    /// default. See [`Ttl::for_grant`].
+    /// The longest time for which a handed-over lease lives before the waiter claims it: a second by default.
+    /// See [`Ttl::for_grant`].
     pub claim: Ttl,
     /// By how much the store may be late to end a lease or a place, or to notice that a client has gone: 20 ms by
     /// default.
@@ -57,33 +57,34 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These limits with another shortest lease.
+    /// These limits, with this shortest lease.
     #[must_use]
     pub fn with_min_ttl(self, min_ttl: Ttl) -> Self {
         Self { min_ttl, ..self }
     }
 
-    /// These limits with another step.
+    /// These limits, with this step.
     #[must_use]
     pub fn with_step(self, step: Duration) -> Self {
         Self { step, ..self }
     }
 
-    /// These limits with another time to claim a grant.
+    /// These limits, with this time to claim a grant.
     #[must_use]
     pub fn with_claim(self, claim: Ttl) -> Self {
         Self { claim, ..self }
     }
 
-    /// These limits with another lag.
+    /// These limits, with this lag.
     #[must_use]
     pub fn with_lag(self, lag: Duration) -> Self {
         Self { lag, ..self }
     }
 
-    /// The lease that the store counts if it is asked for this time: no shorter, in whole steps.
+    /// The lease that the store counts for a request of `ttl`: no shorter than `ttl`, in whole
+    /// steps.
     ///
-    /// A time that would be longer than [`Ttl::MAX`] is that time.
+    /// The result is at most [`Ttl::MAX`].
     #[must_use]
     pub fn lease(&self, ttl: Ttl) -> Ttl {
         let wanted = ttl.max(self.min_ttl).duration().as_nanos();
@@ -95,7 +96,8 @@ impl Limits {
             .unwrap_or(Ttl::MAX)
     }
 
-    /// The longest time for which a lease lives that the store hands to a waiter, and that the waiter does not claim.
+    /// The longest time for which a lease of `ttl` lives that the store hands to a waiter and the waiter does not
+    /// claim.
     #[must_use]
     pub fn grant(&self, ttl: Ttl) -> Ttl {
         self.lease(ttl.min(self.claim))

@@ -29,13 +29,13 @@ pub enum Mode {
     Upgradable,
     /// `take` of the `of` permits that the key has in all.
     Permits {
-        /// How many permits this lease takes. It may be more than there are: such a request waits.
+        /// The number of permits that this lease takes. A request for more permits than there are waits.
         take: u32,
-        /// How many permits the key was declared to have: the same number in every request for the key.
-        /// It may be zero, if permits will be [added](crate::PermitBackend::resize).
+        /// The number of permits that the key was declared to have: one number in all requests for the key.
+        /// The number may be zero, if the app [adds](crate::PermitBackend::resize) permits later.
         of: u32,
     },
-    /// Together with every other holder that names the same group, as one holder, and with no other.
+    /// Together with all other holders that name this group, as one holder, and with no other holder.
     Joint {
         /// The secret that makes its holders one.
         group: OwnerToken,
@@ -71,7 +71,7 @@ impl Mode {
     /// Whether one more owner may hold a lease in this mode beside the leases in the modes `held`, on a key that
     /// has `limit` permits if it is a semaphore.
     ///
-    /// The limit is the number of permits that the store knows. It may differ from the number that the modes
+    /// The limit is the number of permits that the store knows. This number may differ from the number that the modes
     /// declare, because permits are [added and removed](crate::PermitBackend::resize).
     ///
     /// # Examples

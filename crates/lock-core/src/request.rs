@@ -48,7 +48,7 @@ impl Claim {
         Self { key, owner, mode: Mode::Exclusive }
     }
 
-    /// The same claim in another mode.
+    /// This claim in another mode.
     ///
     /// # Examples
     ///

@@ -15,13 +15,13 @@ use tokio_postgres::types::Type;
 use crate::answer::{Answer, column};
 use crate::builder::Builder;
 use crate::inbox::Placed;
-use crate::link::Statement;
+use crate::link::{Statement, Told};
 use crate::shared::Shared;
 use crate::{failure, naming, schema};
 
 /// Locks in a PostgreSQL database.
 ///
-/// `Clone` gives another handle of the same client. The first request opens the connections, on a thread of their own.
+/// `Clone` gives another handle of this client. The first request opens the connections, on a thread of their own.
 /// [`init`](Self::init) puts the schema into the database.
 ///
 /// # Examples
@@ -97,11 +97,11 @@ impl PostgresBackend {
                 () = drive => Err(Error::new(ErrorKind::Unreachable, "the connection has ended")),
             }
         };
-        self.shared.run(work).await
+        self.shared.thread.run(work).await
     }
 
-    /// Opens the connections for the verbs, and checks that the schema is there. Without this call, the first requests do
-    /// both.
+    /// Opens the connections, and checks that the schema is there. Without this call, the first requests do both, and the first
+    /// wait for a lock takes the time to log in once more.
     ///
     /// # Errors
     ///
@@ -122,6 +122,7 @@ impl PostgresBackend {
     /// # }
     /// ```
     pub async fn connect(&self) -> Result<(), Error> {
+        self.shared.listen().await?;
         for row in self.shared.ask_each("SELECT lock_v1.version()").await? {
             let version: i32 = column(&row, 0)?;
             if version < schema::VERSION {
@@ -182,35 +183,36 @@ impl PostgresBackend {
         Ok(outcome)
     }
 
-    async fn ask_renewal(&self, request: &Renew, sent: Instant) -> Result<Renewal, Error> {
-        let sql = "SELECT * FROM lock_v1.renew($1, $2, $3, $4, $5, $6)";
-        let (key, statement) = Self::about(sql, &request.claim)?;
+    async fn ask_renewal(&self, request: &Renew) -> Result<Renewal, Error> {
+        let sql = "SELECT * FROM lock_v1.renew($1, $2, $3, $4, $5, $6, $7)";
+        let (_, statement) = Self::about(sql, &request.claim)?;
         let statement = statement
             .int(millis(request.ttl))
             .int(i32::try_from(request.tokens).unwrap_or(i32::MAX))
             .text(self.shared.inbox.name());
-        Answer::of(&self.shared.ask_one(&key, statement).await?)?.renewal(request.ttl, sent)
+        let (row, sent) = self.shared.ask_renewal(statement).await?;
+        Answer::of(&row)?.renewal(request.ttl, sent)
     }
 
     /// Converts a lease, or asks when that can be done.
     pub(crate) async fn ask_conversion(&self, convert: &Convert) -> Result<AcquireOutcome, Error> {
         convert.check()?;
-        let sent = self.clock().now();
         let Acquire { claim, ttl, tokens, queue, .. } = &convert.request;
         let key = naming::key(&claim.key);
-        let statement =
-            Statement::new("SELECT * FROM lock_v1.convert($1, $2, $3, $4, $5, $6, $7, $8, $9)")
-                .bytes(key.clone())
-                .text(naming::owner(&claim.owner))
-                .text(naming::mode(convert.from)?)
-                .text(naming::mode(claim.mode)?)
-                .int(millis(*ttl))
-                .int(count(*tokens))
-                .bool(*queue)
-                .text(self.shared.inbox.name())
-                .int(self.limit());
-        let answer = Answer::of(&self.shared.ask_one(&key, statement).await?)?;
-        self.outcome(answer, claim, sent)
+        let statement = Statement::new(
+            "SELECT * FROM lock_v1.convert($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        )
+        .bytes(key.clone())
+        .text(naming::owner(&claim.owner))
+        .text(naming::mode(convert.from)?)
+        .text(naming::mode(claim.mode)?)
+        .int(millis(*ttl))
+        .int(count(*tokens))
+        .bool(*queue)
+        .text(self.shared.inbox.name())
+        .int(self.limit());
+        let (row, sent) = self.shared.ask_lease(&key, statement).await?;
+        self.outcome(Answer::of(&row)?, claim, sent)
     }
 }
 
@@ -240,8 +242,7 @@ pub(crate) fn released(row: &tokio_postgres::Row) -> Result<Released, Error> {
 #[async_trait]
 impl Backend for PostgresBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
-        let sent = self.clock().now();
-        let sql = "SELECT * FROM lock_v1.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        let sql = "SELECT * FROM lock_v1.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let (key, statement) = Self::about(sql, &request.claim)?;
         let statement = statement
             .int(millis(request.ttl))
@@ -250,13 +251,12 @@ impl Backend for PostgresBackend {
             .bool(request.value)
             .text(self.shared.inbox.name())
             .int(self.limit());
-        let answer = Answer::of(&self.shared.ask_one(&key, statement).await?)?;
-        self.outcome(answer, &request.claim, sent)
+        let (row, sent) = self.shared.ask_lease(&key, statement).await?;
+        self.outcome(Answer::of(&row)?, &request.claim, sent)
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {
-        let sent = self.clock().now();
-        self.ask_renewal(request, sent).await.unwrap_or_else(Renewal::Unknown)
+        self.ask_renewal(request).await.unwrap_or_else(Renewal::Unknown)
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, Error> {
@@ -276,8 +276,7 @@ impl Backend for PostgresBackend {
         if !next.queue || next.claim.key != claim.key {
             return Ok((self.release(claim).await?, None));
         }
-        let sent = self.clock().now();
-        let sql = "SELECT * FROM lock_v1.requeue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+        let sql = "SELECT * FROM lock_v1.requeue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         let (key, statement) = Self::about(sql, claim)?;
         let statement = statement
             .text(naming::owner(&next.claim.owner))
@@ -288,11 +287,11 @@ impl Backend for PostgresBackend {
             .text(self.shared.inbox.name())
             .int(self.limit());
         // A queue that is full, or another number of permits, keeps the request out. The release goes on.
-        let answer = match self.shared.ask_one(&key, statement).await {
-            Ok(row) => Answer::of(&row)?,
-            Err(error) if error.is_retryable() => return Err(error),
-            Err(_) => Answer::default(),
+        let (row, sent) = match self.shared.ask_lease(&key, statement).await {
+            Err(error) if !error.is_retryable() => return Ok((self.release(claim).await?, None)),
+            answer => answer?,
         };
+        let answer = Answer::of(&row)?;
         if answer.verdict.is_none() {
             return Ok((self.release(claim).await?, None));
         }
@@ -309,13 +308,12 @@ impl Backend for PostgresBackend {
             let message = "two of the leases that were asked for together are for one key";
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        let sent = self.clock().now();
         let modes = requests.iter().map(|it| naming::mode(it.claim.mode));
         let of = |take: fn(&Acquire) -> i32| requests.iter().map(take).collect::<Vec<_>>();
         let owners: Vec<_> = requests.iter().map(|it| naming::owner(&it.claim.owner)).collect();
         let values: Vec<_> = requests.iter().map(|it| it.value).collect();
         let statement =
-            Statement::new("SELECT * FROM lock_v1.acquire_all($1, $2, $3, $4, $5, $6, $7)")
+            Statement::new("SELECT * FROM lock_v1.acquire_all($1, $2, $3, $4, $5, $6, $7, $8)")
                 .with(keys.clone(), Type::BYTEA_ARRAY)
                 .with(owners, Type::TEXT_ARRAY)
                 .with(modes.collect::<Result<Vec<_>, _>>()?, Type::TEXT_ARRAY)
@@ -323,7 +321,7 @@ impl Backend for PostgresBackend {
                 .with(of(|it| count(it.tokens)), Type::INT4_ARRAY)
                 .with(values, Type::BOOL_ARRAY)
                 .text(self.shared.inbox.name());
-        let rows = self.shared.ask_all(&keys, statement).await?;
+        let Told { rows, sent } = self.shared.ask_leases(&keys, statement).await?;
         if rows.len() != requests.len() {
             return Err(failure::protocol("the number of rows"));
         }
@@ -357,6 +355,7 @@ impl Backend for PostgresBackend {
 
     fn capabilities(&self) -> Capabilities<'_> {
         let all = Capabilities::none().sharing(self).joining(self).converting(self);
-        all.counting(self).keeping(self).inspecting(self)
+        let all = all.counting(self).keeping(self).inspecting(self);
+        if self.shared.inbox.is_possible() { all } else { all.without_watch() }
     }
 }

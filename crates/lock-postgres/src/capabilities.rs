@@ -165,7 +165,7 @@ impl InspectBackend for PostgresBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
         let key = naming::key(key);
         let statement = Statement::new("SELECT * FROM lock_v1.inspect($1, $2)");
-        let rows = self.shared.ask(&key, statement.bytes(key.clone()).int(MOST)).await?;
+        let rows = self.shared.ask(&key, statement.bytes(key.clone()).int(MOST)).await?.rows;
         inspection(&rows, 0)
     }
 
@@ -179,7 +179,7 @@ impl InspectBackend for PostgresBackend {
             .with(naming::after(&prefix), Type::BYTEA)
             .int(page)
             .int(MOST);
-        let rows = self.shared.ask(&prefix, statement).await?;
+        let rows = self.shared.ask(&prefix, statement).await?.rows;
         let keys = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<&[u8]>, _>>()?;
         let mut locks = Vec::new();
         let (mut begin, mut seen) = (0, 0);
@@ -224,7 +224,9 @@ fn inspection(rows: &[Row], from: usize) -> Result<Inspection, Error> {
             holders.0.push(Holder::new(kind, token, Some(rest)).labelled(label));
             holders.1 = all;
         } else {
-            waiters.0.push(Waiter::new(kind, micros(rest)).labelled(label));
+            let waited: Option<i64> = column(row, from + 6)?;
+            let waiter = Waiter::new(kind, micros(rest)).waiting_for(waited.map(micros));
+            waiters.0.push(waiter.labelled(label));
             waiters.1 = all;
         }
     }

@@ -8,6 +8,11 @@ pub(crate) fn of(error: tokio_postgres::Error) -> Error {
     let Some(said) = error.as_db_error() else {
         return Error::with_source(ErrorKind::Unreachable, "no connection to the database", error);
     };
+    if said.code().code() == "LK009" || said.message().contains("startup parameter") {
+        let message = "a pooler is in between, and takes no settings of a session: let the URL lead to the server itself, \
+                       and name the pooler by `pooler`; or say `without_direct_connection`, in a URL `direct=false`";
+        return Error::with_source(ErrorKind::InvalidConfig, message, error);
+    }
     let kind = kind(said.code());
     let message = match kind {
         ErrorKind::InvalidConfig if is_of_the_schema(said.code()) => {
@@ -26,11 +31,12 @@ pub(crate) fn kind(code: &SqlState) -> ErrorKind {
     match code.code() {
         "LK001" => ErrorKind::NotHeld,
         "LK002" => ErrorKind::QueueFull,
-        "LK003" => ErrorKind::InvalidConfig,
+        // Another number of permits; another level of isolation; what no client sends; a session behind a pooler.
+        "LK003" | "LK006" | "LK007" | "LK009" => ErrorKind::InvalidConfig,
         "LK004" => ErrorKind::Closed,
         "LK005" => ErrorKind::ForeignKey,
-        // statement_timeout, or a request to cancel
-        "57014" => ErrorKind::Timeout,
+        // statement_timeout, or a request to cancel; a request that came later than its client waits
+        "57014" | "LK008" => ErrorKind::Timeout,
         "53200" => ErrorKind::OutOfMemory,
         // Read-only: a standby. Serialization and deadlock: another transaction was in the way. A lock that was not available.
         "25006" | "40001" | "40P01" | "55P03" => ErrorKind::NotReady,
@@ -56,6 +62,8 @@ fn is_of_the_schema(code: &SqlState) -> bool {
 pub(crate) fn ends_connection(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_none_or(|said| match said.code().code() {
         "57014" => false,
+        // The next connection looks at the clock of the server again.
+        "LK008" => true,
         code => code == "25006" || code.starts_with("57") || code.starts_with("08"),
     })
 }
@@ -63,6 +71,11 @@ pub(crate) fn ends_connection(error: &tokio_postgres::Error) -> bool {
 /// No answer came in time.
 pub(crate) fn timeout() -> Error {
     Error::new(ErrorKind::Timeout, "no answer from the database in time")
+}
+
+/// Earlier requests have had no answer yet.
+pub(crate) fn unanswered() -> Error {
+    Error::new(ErrorKind::Timeout, "the database has not answered earlier requests")
 }
 
 /// The database said something that this client does not understand.
@@ -85,9 +98,10 @@ mod tests {
         ] {
             assert!(kind(&SqlState::from_code(code)).is_retryable(), "{code}");
         }
-        for code in
-            ["28P01", "42501", "3F000", "42883", "3D000", "22003", "LK001", "LK002", "LK003"]
-        {
+        for code in [
+            "28P01", "42501", "3F000", "42883", "3D000", "22003", "LK001", "LK002", "LK003",
+            "LK006", "LK007", "LK009",
+        ] {
             assert!(!kind(&SqlState::from_code(code)).is_retryable(), "{code}");
         }
         assert_eq!(kind(&SqlState::from_code("42501")), ErrorKind::Denied);

@@ -17,15 +17,19 @@ use crate::{failure, naming};
 /// to no other owner, even if the lease expires. So what the transaction writes is committed before the next holder begins, or
 /// not at all. Renewals go on. Keep such transactions short: waiters wait for them.
 ///
-/// Call it before the writes, and treat every error as the end of the transaction: PostgreSQL refuses further statements in
+/// A rollback to a savepoint that is older than the check undoes the check, and then the lock can be granted to another owner.
+///
+/// Call it before the writes, at `REPEATABLE READ` and `SERIALIZABLE` as the first statement: a transaction does not see a lease
+/// that is younger than its first statement. Treat every error as the end of the transaction: PostgreSQL refuses further statements in
 /// it, so nothing is committed.
 ///
 /// Any other driver calls the function in SQL: `SELECT lock_v1.check('stock/apples', 871234567890123)`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::NotHeld`](lock_core::ErrorKind::NotHeld) if the lease is over or a newer token was seen; else any error of the
-/// database or of the connection to it.
+/// [`ErrorKind::NotHeld`](lock_core::ErrorKind::NotHeld) if the lease is over or a newer token was seen;
+/// [`ErrorKind::NotReady`](lock_core::ErrorKind::NotReady) if the transaction does not see the lease, and a repetition of the
+/// transaction may; else any error of the database or of the connection to it.
 ///
 /// # Cancel safety
 ///

@@ -13,6 +13,7 @@ mod answer;
 mod backend;
 mod builder;
 mod capabilities;
+pub mod check;
 mod failure;
 pub mod fence;
 mod inbox;
@@ -20,6 +21,8 @@ mod link;
 mod naming;
 mod schema;
 mod shared;
+mod url;
+mod voting;
 
 pub use backend::PostgresBackend;
 pub use builder::Builder;

@@ -3,28 +3,31 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use futures::future::join_all;
-use lock_core::{Error, ErrorKind, Key, Watch};
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use lock_core::hints::hints;
+use lock_core::runtime::Thread;
+use lock_core::{Error, ErrorKind, Instant, Key, Watch};
 use tokio_postgres::Row;
 
+use crate::answer::column;
 use crate::inbox::{Dropped, Hints, Inbox};
-use crate::link::{Dial, Line, Statement};
+use crate::link::{Dial, Line, Statement, Told};
 use crate::naming;
 
 /// The connections, and the thread on which they live: they depend on no runtime of the app, and a request goes on when its
 /// future is dropped.
 pub(crate) struct Shared {
-    handle: Handle,
-    /// The thread ends when this is dropped.
-    _alive: oneshot::Sender<()>,
+    pub(crate) thread: Thread,
     /// All statements about a key use one line, so that they run in the order in which they were asked: a release after the
     /// request that it undoes.
     lines: Vec<Arc<Line>>,
+    /// Renewals have a line of their own: no slow request delays them. The order does not matter to a renewal, because it
+    /// follows the answer that brought the lease, and finds nothing after the release.
+    renewals: Arc<Line>,
     pub(crate) inbox: Arc<Inbox>,
     janitor: UnboundedSender<Dropped>,
     last_watch: AtomicI64,
@@ -38,22 +41,18 @@ impl Shared {
         direct: Option<Arc<Dial>>,
         connections: usize,
         queue_limit: i32,
+        sweep: Duration,
     ) -> Result<Arc<Self>, Error> {
-        let (alive, ended) = oneshot::channel();
-        let work = async move {
-            let _ = ended.await;
-        };
-        let handle = lock_core::runtime::spawn_thread("lock-postgres", work).map_err(|error| {
-            Error::with_source(ErrorKind::Other, "no thread for the connections", error)
-        })?;
+        let thread = Thread::start("lock-postgres", async {})?;
         let line = || Arc::new(Line::new(Arc::clone(&verbs)));
         let lines: Vec<_> = (0..connections.max(1)).map(|_| line()).collect();
         let (janitor, dropped) = mpsc::unbounded();
-        handle.spawn(clean(dropped, lines.clone()));
+        thread.spawn(clean(dropped, lines.clone()));
+        thread.spawn(sweeping(lines[0].clone(), sweep));
         Ok(Arc::new(Self {
-            handle,
-            _alive: alive,
+            thread,
             lines,
+            renewals: line(),
             inbox: Arc::new(Inbox::new(direct)),
             janitor,
             last_watch: AtomicI64::new(0),
@@ -63,50 +62,66 @@ impl Shared {
     }
 
     /// Runs a statement about this key.
-    pub(crate) async fn ask(&self, key: &[u8], statement: Statement) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn ask(&self, key: &[u8], statement: Statement) -> Result<Told, Error> {
         let line = Arc::clone(line(&self.lines, key));
-        self.run(async move {
-            let _turn = line.gate.read().await;
-            line.ask(&statement).await
-        })
-        .await
+        self.thread.run(async move { line.ask(&statement).await }).await
     }
 
     /// Runs a statement that returns one row.
     pub(crate) async fn ask_one(&self, key: &[u8], statement: Statement) -> Result<Row, Error> {
-        let rows = self.ask(key, statement).await?;
-        rows.into_iter().next().ok_or_else(|| crate::failure::protocol("no row"))
+        self.ask(key, statement).await?.one().map(|(row, _)| row)
     }
 
-    /// Runs a statement on every line at once.
+    /// Runs a request for a lease, which returns one row. The time is that of [`Told::sent`].
+    pub(crate) async fn ask_lease(
+        &self,
+        key: &[u8],
+        statement: Statement,
+    ) -> Result<(Row, Instant), Error> {
+        self.ask(key, statement.dated()).await?.one()
+    }
+
+    /// Runs a renewal, which returns one row. The time is that of [`Told::sent`].
+    pub(crate) async fn ask_renewal(&self, statement: Statement) -> Result<(Row, Instant), Error> {
+        let (line, statement) = (Arc::clone(&self.renewals), statement.dated());
+        self.thread.run(async move { line.ask(&statement).await }).await?.one()
+    }
+
+    /// Runs a statement on every line at once, that of the renewals among them.
     pub(crate) async fn ask_each(&self, sql: &'static str) -> Result<Vec<Row>, Error> {
-        let lines = self.lines.clone();
-        self.run(async move {
-            let statement = Statement::new(sql);
-            let answers = join_all(lines.iter().map(|line| line.ask(&statement))).await;
-            Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
-        })
-        .await
+        let mut lines = self.lines.clone();
+        lines.push(Arc::clone(&self.renewals));
+        self.thread
+            .run(async move {
+                let statement = Statement::new(sql);
+                let answers = join_all(lines.iter().map(|line| line.ask(&statement))).await;
+                let told = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+                Ok(told.into_iter().flat_map(|told| told.rows).collect())
+            })
+            .await
     }
 
-    /// Runs a statement about several keys, in its turn among the statements about each of them.
-    pub(crate) async fn ask_all(
+    /// Runs a request for the leases of several keys, in its turn among the statements about each of them.
+    pub(crate) async fn ask_leases(
         &self,
         keys: &[Vec<u8>],
         statement: Statement,
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Told, Error> {
         let mut indexes: Vec<_> = keys.iter().map(|key| index(&self.lines, key)).collect();
         indexes.sort_unstable();
         indexes.dedup();
         let lines: Vec<_> = indexes.iter().map(|index| Arc::clone(&self.lines[*index])).collect();
-        self.run(async move {
-            let _turns = join_all(lines.iter().map(|line| line.gate.write())).await;
-            match lines.first() {
-                Some(line) => line.ask(&statement).await,
-                None => Ok(Vec::new()),
-            }
-        })
-        .await
+        let statement = statement.dated();
+        self.thread.run(async move { Line::ask_alone(&lines, &statement).await }).await
+    }
+
+    /// Opens the listening connection, if there is a direct way to the database.
+    pub(crate) async fn listen(&self) -> Result<(), Error> {
+        if !self.inbox.is_possible() {
+            return Ok(());
+        }
+        let inbox = Arc::clone(&self.inbox);
+        self.thread.run(async move { inbox.session().await.map(drop) }).await
     }
 
     /// Listens for a key.
@@ -115,41 +130,34 @@ impl Shared {
         let line = Arc::clone(line(&self.lines, &key));
         let (inbox, janitor) = (Arc::clone(&self.inbox), self.janitor.clone());
         let watch = self.last_watch.fetch_add(1, Ordering::Relaxed);
-        self.run(async move {
-            let session = inbox.session().await?;
-            let (sender, hints) = mpsc::unbounded();
-            let is_there = session.add(&key, watch, sender);
-            let statement = Statement::new("SELECT lock_v1.watch($1, $2, $3)")
-                .bytes(key.clone())
-                .text(session.name.clone())
-                .long(watch);
-            let dropped = Dropped { key, session: Arc::clone(&session), watch };
-            let hints = Hints { hints, dropped: Some(dropped), janitor };
-            let _turn = line.gate.read().await;
-            line.ask(&statement).await?;
-            if !is_there || session.is_over() {
-                return Err(Error::new(
-                    ErrorKind::Unreachable,
-                    "the listening connection has ended",
-                ));
-            }
-            Ok(Watch::new(hints))
-        })
-        .await
-    }
-
-    /// Runs work to its end on the thread of the connections, even if the caller is dropped.
-    pub(crate) async fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, Error>> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.handle.spawn(work).await.unwrap_or_else(|error| {
-            Err(Error::with_source(
-                ErrorKind::ShuttingDown,
-                "the thread of the connections has ended",
-                error,
-            ))
-        })
+        self.thread
+            .run(async move {
+                let session = inbox.session().await?;
+                let (sender, hints) = hints();
+                let is_there = session.add(&key, watch, sender);
+                let statement = Statement::new("SELECT lock_v1.watch($1, $2, $3)")
+                    .bytes(key.clone())
+                    .text(session.name.clone())
+                    .long(watch);
+                let dropped = Dropped { key, session: Arc::clone(&session), watch };
+                let hints = Hints { hints, dropped: Some(dropped), janitor };
+                let told = line.ask(&statement).await?;
+                let hears = told.rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
+                if !hears && !session.is_over() {
+                    session.end();
+                    let message =
+                        "the listening connection leads to another database than the verbs";
+                    return Err(Error::new(ErrorKind::Unreachable, message));
+                }
+                if !is_there || session.is_over() {
+                    return Err(Error::new(
+                        ErrorKind::Unreachable,
+                        "the listening connection has ended",
+                    ));
+                }
+                Ok(Watch::new(hints))
+            })
+            .await
     }
 }
 
@@ -163,20 +171,66 @@ fn line<'a>(lines: &'a [Arc<Line>], key: &[u8]) -> &'a Arc<Line> {
     &lines[index(lines, key)]
 }
 
-/// Tells the database of watches that were dropped. If that fails, the row goes with the listening connection.
-async fn clean(mut dropped: UnboundedReceiver<Dropped>, lines: Vec<Arc<Line>>) {
-    while let Some(Dropped { key, session, watch }) = dropped.next().await {
-        if session.is_over() {
-            continue;
+/// So many watches are ended at once. A server that is slow to end one does not keep the others.
+const ENDING: usize = 32;
+
+/// Tells the database of watches that were dropped.
+async fn clean(dropped: UnboundedReceiver<Dropped>, lines: Vec<Arc<Line>>) {
+    dropped.for_each_concurrent(ENDING, |watch| end(watch, &lines)).await;
+}
+
+/// Ends a watch. If that fails, its row goes with the listening connection.
+async fn end(Dropped { key, session, watch }: Dropped, lines: &[Arc<Line>]) {
+    if session.is_over() {
+        return;
+    }
+    let statement = Statement::new("SELECT lock_v1.unwatch($1, $2, $3)")
+        .bytes(key.clone())
+        .text(session.name.clone())
+        .long(watch);
+    if let Err(error) = line(lines, &key).ask(&statement).await {
+        tracing::debug!(%error, "a watch was not ended");
+    }
+}
+
+/// How many keys one statement removes at most.
+const SWEPT: i32 = 1000;
+
+/// Has the database remove what was not used for an hour, as long as this client has a connection.
+async fn sweeping(line: Arc<Line>, every: Duration) {
+    loop {
+        tokio::time::sleep(around(every)).await;
+        while line.is_open() {
+            let statement = Statement::new("SELECT lock_v1.tidy($1)").int(SWEPT);
+            let removed = line.ask(&statement).await.and_then(|told| match told.rows.first() {
+                Some(row) => column::<i32>(row, 0),
+                None => Ok(0),
+            });
+            if removed.is_ok_and(|removed| removed == SWEPT) {
+                continue;
+            }
+            break;
         }
-        let line = line(&lines, &key);
-        let statement = Statement::new("SELECT lock_v1.unwatch($1, $2, $3)")
-            .bytes(key.clone())
-            .text(session.name.clone())
-            .long(watch);
-        let _turn = line.gate.read().await;
-        if let Err(error) = line.ask(&statement).await {
-            tracing::debug!(%error, "a watch was not ended");
-        }
+    }
+}
+
+/// A time between half of this one and one and a half of it: clients that began together do not go on together.
+fn around(time: Duration) -> Duration {
+    let mut random = [0];
+    // Without random bytes the clients meet, which costs a moment.
+    _ = getrandom::fill(&mut random);
+    time / 2 + time * u32::from(random[0]) / 256
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_do_not_sweep_together() {
+        let times: Vec<_> = (0..100).map(|_| around(Duration::from_secs(100))).collect();
+        let bounds = Duration::from_secs(50)..Duration::from_secs(150);
+        assert!(times.iter().all(|it| bounds.contains(it)), "{times:?}");
+        assert!(times.iter().any(|it| *it != times[0]), "{times:?}");
     }
 }

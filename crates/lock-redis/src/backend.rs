@@ -39,7 +39,7 @@ use crate::wire::{Call, Failure};
 /// Renewal returns [`Renewal::Lost`] when the key is gone or has another holder, for whatever reason. While the
 /// server cannot be reached, renewal returns [`Renewal::Unknown`], and the last known deadline still stands.
 ///
-/// # Differences from other libraries on the same key
+/// # Differences from other libraries on one key
 ///
 /// - An exclusive lock is one string with a time to live, set only if it is absent and deleted only if it holds the
 ///   owner's token, as in redis-py, redsync, node-redlock and a plain `SET NX PX`. These libraries and this one
@@ -216,7 +216,7 @@ impl RedisBackend {
     ///
     /// `replicas` and `timeout` mean what they mean in [`Builder::confirm`](crate::Builder::confirm), with the errors and
     /// the price described there. A lock is safe through a failover only if *all* its clients confirm: give each lock to
-    /// one of the handles, always the same one.
+    /// one of the handles, and never to both.
     ///
     /// # Errors
     ///

@@ -86,7 +86,7 @@ impl Provider {
         }))
     }
 
-    /// The same credentials each time.
+    /// These credentials each time.
     pub(crate) fn fixed(credentials: Credentials) -> Self {
         Self(Arc::new(move || std::future::ready(Ok(credentials.clone())).boxed()))
     }

@@ -9,8 +9,8 @@
 //! lock:{orders/42}:grants        what each of them was granted
 //! lock:{orders/42}:limit         how many permits there are, of a semaphore
 //! lock:{orders/42}:cell          the value beside the lock, if one was stored
-//! lock:{orders/42}:released@0    the channel on which releases and new values are told, in database 0
-//! lock:inbox:0123456789abcdef…   the channel of one client, on which it is told of its grants
+//! lock:{orders/42}:released@0    the channel for releases and new values, in database 0
+//! lock:inbox:0123456789abcdef…   the channel on which one client hears of its grants
 //! lock:node@0                    the server's record of its standing, in database 0
 //! lock:{%label}:0123456789       the label of a client
 //! lock:data@0                    the record by which a server that lost its data is known, in database 0
@@ -188,7 +188,7 @@ impl Layout {
         let mut stem = self.prefix.to_vec();
         stem.push(b'{');
         if hashed.contains(&b'}') {
-            // This brace would end the tag early. Any other text of the same slot keeps the keys together.
+            // This brace would end the tag early. Any other text of this slot keeps the keys together.
             stem.extend_from_slice(slot::text_in(slot::slot(lock)).as_bytes());
         } else {
             stem.extend_from_slice(hashed);

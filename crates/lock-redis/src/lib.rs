@@ -50,8 +50,8 @@
 //!
 //! # Is the server fit?
 //!
-//! [`RedisBackend::check`] examines the server. It reports [what is wrong](check#findings) with the server for locks, why
-//! that matters, and what to do. It looks at what a restart or a failover forgets, eviction, rights that the user lacks,
+//! [`RedisBackend::check`] examines the server. The check reports [the problems](check#findings) of the server for locks,
+//! with a reason and a remedy for each. The check looks at persistence, failovers, eviction, rights that the user lacks,
 //! clocks and proxies.
 //! `cargo run --example doctor -- redis://…` prints the report.
 //!
@@ -76,7 +76,7 @@
 //! # Waiting
 //!
 //! A request that is refused takes a place in a queue on the server, if it [asks for one](lock_core::Acquire::queued)
-//! and its client watches the key. The release hands the lock to the next claim in the queue in the same step: the
+//! and its client watches the key. The release hands the lock to the next claim in the queue in one step: the
 //! script writes the lease of that claim's owner, with tokens of its own, and publishes the grant to the client of that
 //! owner alone. No claim overtakes another: a new claim passes no claim in the queue, a reader passes no waiting
 //! writer, and one permit passes no request for many.
@@ -94,7 +94,7 @@
 //!   waiter that is handed the lock and stays silent costs the others one such short lease.
 //! - A server has no timers. After a lease has run out, or a message was lost, the next request moves the queue. A
 //!   client asks at the end of the lease that it saw last, or after a third of the time of a place, whichever comes first.
-//!   A waiter whose connection was lost is told to ask at once.
+//!   A waiter whose connection was lost asks at once.
 //! - A queue that is full drops the places of clients that do not listen.
 //! - A key that a client of another library has set counts as held. Leases of all kinds end with the key: if the key is
 //!   deleted, every lease on it ends, and the next claim in the queue gets the lock at the next request.
@@ -163,16 +163,17 @@
 //! [`Hint::Resync`](lock_core::Hint::Resync), and waiters keep their places.
 //!
 //! A grant names the *term* of its server: the history of the data, which gets another name at a promotion. A new primary
-//! may find a lock that was granted under another term, without its release. It first sees this lock at some instant of its
+//! may find a lock that was granted under another term, without its release. The primary first sees this lock at some instant of its
 //! own clock. From that instant on, it keeps the lock back for the length of the lease and a hundredth more. So no lease is
 //! given away early because its last renewal was not replicated, or because the clocks differ. The new primary grants a
 //! lock that was released, or was never taken, at once. Renewals and hand-overs go on. This is the
-//! [quarantine of terms](Builder::term_quarantine). It is on by default. It cannot know of a grant that was not replicated.
+//! [quarantine of terms](Builder::term_quarantine), which is on by default. The new primary cannot know of a grant that was not
+//! replicated.
 //!
 //! ## Confirmed grants
 //!
 //! With [`Builder::confirm`] a grant, a hand-over, a conversion or a renewal counts only once all replicas have it. After
-//! the answer, the client writes a marker on another connection to the same run of the server, and waits until the
+//! the answer, the client writes a marker on another connection to this run of the server, and waits until the
 //! replicas have the marker (`WAIT`). Replicas apply writes in order, so they then have the lease, too. The term of the
 //! server must not have changed since the request, and the server must have exactly as many replicas as the app has
 //! counted. Tasks that ask at one time share one wait. If a grant is not confirmed in time, the
@@ -233,7 +234,7 @@
 //!
 //! # Where a lock lives
 //!
-//! In one string, `lock:{name}`, and in keys beside it with the same beginning. While a lock has neither a holder nor a
+//! In one string, `lock:{name}`, and in keys beside it that begin like it. While a lock has neither a holder nor a
 //! waiter, one short key is left for an hour ([`Builder::retention`]): its state, from which fencing tokens go on. The
 //! [stored format](#the-stored-format) has a version. A client that meets data of another version fails with a clear
 //! error, and never becomes a second holder.
@@ -251,8 +252,8 @@
 //! # As a node of a quorum
 //!
 //! A server may have forgotten leases after it has restarted without its latest data, after its data was deleted, or after
-//! it has taken over from a master. It must not vote until those leases are certainly over. A record, `lock:node@0`, shows this. It names
-//! the run of the server and the history of its replication. If the record is missing or belongs to another run,
+//! it has taken over from a master. Such a server must not vote until those leases are certainly over. A record,
+//! `lock:node@0`, shows this. The record names the run of the server and the history of its replication. If the record is missing or belongs to another run,
 //! [`standing`](lock_core::QuorumNode::standing) writes a new one, with the name of a new
 //! [quarantine](lock_core::Quarantine). Each ballot carries the record that it expects. The script that votes compares it
 //! with the record of the server. On a new connection, and then every 5 ms, the script also compares the record with the
@@ -261,7 +262,7 @@
 //! - after a restart, whether its data is empty or comes from an RDB file or an AOF, which brings back the record of an
 //!   earlier run;
 //! - after `FLUSHALL`, `FLUSHDB` or `SWAPDB`;
-//! - after it became a master, even if it had been one before in the same run.
+//! - after it became a master, even if it had been one before in this run.
 //!
 //! Each prefix and each database has a record of its own. The script does not notice a loss that shows in none of these
 //! ways: a lock that an operator deletes, or that the server evicts. So the policy must be `noeviction`
@@ -270,7 +271,7 @@
 //!
 //! The clients decide when a quarantine is over ([`vouch`](lock_core::QuorumNode::vouch)). If no client stays for so
 //! long, the clock of the server ends the quarantine after twice the longest lease that any client named. If that clock is
-//! set back, the quarantine ends later; if it is set forward, earlier. All this needs the right to `INFO`. It does not work on a server that is
+//! set back, the quarantine ends later; if it is set forward, earlier. All this needs the right to `INFO`, and does not work on a server that is
 //! part of a cluster, where the record cannot be beside every lock. On such a server, or without that right, the server
 //! votes on ballots that [expect](lock_core::Ballot::expecting) nothing, and
 //! [`standing`](lock_core::QuorumNode::standing) says why it refuses the others.

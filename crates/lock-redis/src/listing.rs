@@ -53,7 +53,7 @@ async fn servers(fleet: &Fleet) -> Result<(Vec<Site>, u64), Error> {
     Ok((servers.into_iter().map(|(_, site)| site).collect(), print))
 }
 
-/// FNV-1a, which is the same in every process.
+/// FNV-1a, which gives one result in every process.
 fn fingerprint<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
     let bytes = texts.flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

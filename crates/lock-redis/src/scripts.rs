@@ -31,19 +31,51 @@ macro_rules! valued {
     };
 }
 
-/// A quick script: only its parts.
-macro_rules! quick {
-    ($verb:literal: $($part:literal),+ $(,)?) => {
-        Script::new($verb, concat!($(include_str!(concat!("scripts/", $part)),)+))
+/// A request for a lease, as a script of this kind. `$limit` are the parts for permits, and `$how` decides.
+macro_rules! acquire {
+    ($kind:ident [$($limit:literal)?] $how:literal) => {
+        $kind!(
+            "acquire": "keys.lua",
+            "acquire.lua",
+            "lock.lua",
+            "state.lua",
+            "read.lua",
+            "places.lua",
+            "leases.lua",
+            $($limit,)?
+            "queue.lua",
+            "join.lua",
+            "acquire_on.lua",
+            $how,
+            "acquire_line.lua",
+            "acquire_join.lua"
+        )
     };
 }
 
-/// A quick script for an exclusive lease on a free lock, between other parts.
+/// A quick script: only its parts.
+macro_rules! quick {
+    ($verb:literal: $($parts:tt)+) => { quick_by!(new $verb: $($parts)+) };
+}
+
+/// As [`quick`], where grants name their term.
+macro_rules! quick_with_terms {
+    ($verb:literal: $($parts:tt)+) => { quick_by!(naming_terms $verb: $($parts)+) };
+}
+
+macro_rules! quick_by {
+    ($new:ident $verb:literal: $($part:literal),+ $(,)?) => {
+        Script::$new($verb, concat!($(include_str!(concat!("scripts/", $part)),)+))
+    };
+}
+
+/// For an exclusive lease on a free lock: a script of this kind, between other parts.
 macro_rules! quick_acquire {
-    ([$($before:literal)?] [$($after:literal)?]) => {
-        quick!(
+    ($kind:ident, [$($before:literal)?], [$($after:literal)?]) => {
+        $kind!(
             "acquire": $($before,)?
             "acquire_quick.lua",
+            "term.lua",
             "acquire_quick_take.lua",
             "acquire_quick_state.lua",
             "acquire_quick_free.lua",
@@ -57,30 +89,11 @@ macro_rules! quick_acquire {
     };
 }
 
-/// As [`quick_acquire`], where grants name their term.
-macro_rules! term_acquire {
-    ([$($before:literal)?] [$($after:literal)?]) => {
-        quick!(
-            "acquire": $($before,)?
-            "acquire_quick.lua",
-            "term.lua",
-            "plain.lua",
-            "acquire_term_take.lua",
-            "acquire_quick_state.lua",
-            "acquire_term_free.lua",
-            "acquire_quick_held.lua",
-            "acquire_term_own.lua",
-            "acquire_quick_left.lua",
-            $($after)?
-        )
-    };
-}
-
 /// For an exclusive lease on a free lock.
-pub(crate) static QUICK_ACQUIRE: Script = quick_acquire!([] []);
+pub(crate) static QUICK_ACQUIRE: Script = quick_acquire!(quick, [], []);
 /// As [`QUICK_ACQUIRE`], and brings the value beside the lock.
 pub(crate) static VALUE_ACQUIRE: Script =
-    quick_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
+    quick_acquire!(quick, ["acquire_value.lua"], ["acquire_value_on.lua"]);
 /// Writes the value and releases an exclusive lease on a lock that no claim waits for.
 pub(crate) static VALUE_RELEASE: Script = quick!("commit": "value_quick.lua");
 /// Writes the value and releases an exclusive lease, if a claim waits.
@@ -97,12 +110,12 @@ pub(crate) static QUICK_HAND_OVER: Script = quick!("release": "hand_over_quick.l
 pub(crate) static SINGLE_RELEASE: Script = quick!("release": "release_single.lua");
 
 /// As [`QUICK_ACQUIRE`], where grants name their term.
-pub(crate) static TERM_ACQUIRE: Script = term_acquire!([] []);
+pub(crate) static TERM_ACQUIRE: Script = quick_acquire!(quick_with_terms, [], []);
 /// As [`VALUE_ACQUIRE`], where grants name their term.
 pub(crate) static TERM_VALUE_ACQUIRE: Script =
-    term_acquire!(["acquire_value.lua"]["acquire_value_on.lua"]);
+    quick_acquire!(quick_with_terms, ["acquire_value.lua"], ["acquire_value_on.lua"]);
 /// As [`VALUE_HAND_OVER`], where grants name their term.
-pub(crate) static TERM_VALUE_HAND_OVER: Script = quick!(
+pub(crate) static TERM_VALUE_HAND_OVER: Script = quick_with_terms!(
     "commit": "value_on.lua",
     "term.lua",
     "hand_over_term.lua",
@@ -118,57 +131,14 @@ pub(crate) static NOTE_RELEASE: Script = quick!("release": "release_note.lua");
 /// As [`QUICK_WAIT`], where grants name their term.
 pub(crate) static TERM_WAIT: Script = quick!("acquire": "wait_term.lua", "wait_quick.lua");
 /// As [`QUICK_HAND_OVER`], where grants name their term.
-pub(crate) static TERM_HAND_OVER: Script = quick!("release": "term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
+pub(crate) static TERM_HAND_OVER: Script = quick_with_terms!("release": "term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
 
 /// For exclusive, shared and upgradable leases.
-pub(crate) static ACQUIRE: Script = full!(
-    "acquire": "keys.lua",
-    "acquire.lua",
-    "lock.lua",
-    "state.lua",
-    "read.lua",
-    "places.lua",
-    "leases.lua",
-    "queue.lua",
-    "join.lua",
-    "acquire_on.lua",
-    "acquire_alone.lua",
-    "acquire_line.lua",
-    "acquire_join.lua"
-);
+pub(crate) static ACQUIRE: Script = acquire!(full [] "acquire_alone.lua");
 /// As [`ACQUIRE`], and brings the value beside the lock.
-pub(crate) static ACQUIRE_WITH_VALUE: Script = valued!(
-    "acquire": "keys.lua",
-    "acquire.lua",
-    "lock.lua",
-    "state.lua",
-    "read.lua",
-    "places.lua",
-    "leases.lua",
-    "queue.lua",
-    "join.lua",
-    "acquire_on.lua",
-    "acquire_alone.lua",
-    "acquire_line.lua",
-    "acquire_join.lua"
-);
+pub(crate) static ACQUIRE_WITH_VALUE: Script = acquire!(valued [] "acquire_alone.lua");
 /// For permits, and for joint leases.
-pub(crate) static ACQUIRE_COUNTED: Script = full!(
-    "acquire": "keys.lua",
-    "acquire.lua",
-    "lock.lua",
-    "state.lua",
-    "read.lua",
-    "places.lua",
-    "leases.lua",
-    "limit.lua",
-    "queue.lua",
-    "join.lua",
-    "acquire_on.lua",
-    "acquire_counted.lua",
-    "acquire_line.lua",
-    "acquire_join.lua"
-);
+pub(crate) static ACQUIRE_COUNTED: Script = acquire!(full ["limit.lua"] "acquire_counted.lua");
 pub(crate) static ACQUIRE_TOGETHER: Script = full!("acquire": "together.lua", "keys.lua", "lock.lua", "state.lua", "places.lua", "together_on.lua");
 pub(crate) static RENEW: Script = full!(
     "renew": "keys.lua",
@@ -336,8 +306,8 @@ pub(crate) fn is_told_term(script: &'static Script) -> bool {
     told.iter().any(|it| std::ptr::eq(*it, script))
 }
 
-/// The scripts of a mutex, which every connection loads in advance: the first at once, the others a moment later. The
-/// scripts that are not here are loaded when they are needed.
+/// The scripts of a mutex. Every connection sends each of them ahead of its first call. The scripts that are not here are
+/// loaded when the server says that it does not know them.
 ///
 /// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before
 /// the password, and could not say what is missing. So the script that queues claims is not among these, nor the one

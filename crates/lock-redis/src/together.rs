@@ -20,7 +20,7 @@ pub(crate) fn is_possible(requests: &[Acquire]) -> bool {
     (2..=MOST_LOCKS).contains(&requests.len()) && requests.iter().all(is_simple)
 }
 
-/// Refuses requests of which two name the same lock.
+/// Refuses requests of which two name one lock.
 ///
 /// # Errors
 ///

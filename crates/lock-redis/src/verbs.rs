@@ -115,25 +115,46 @@ pub(crate) fn acquired(
     read.ok_or_else(|| unintelligible("acquire"))
 }
 
+/// When a lease ends, in milliseconds of the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End(u64);
+
+/// A renewal. If it `shortens` the lease, it has to name the end of the lease.
 pub(crate) fn renew(
     names: &Names<'_>,
     request: &Renew,
     inbox: Option<&Inbox>,
+    shortens: Option<End>,
 ) -> Result<Call, Error> {
     let mode = Code::of(request.claim.mode)?;
     let inbox = inbox.map_or(&b""[..], Inbox::id);
     let mut call = about(&RENEW, names, &request.claim, inbox.len());
     call.number(request.ttl.as_millis()).number(request.tokens.into()).bytes(inbox);
-    if !mode.is_understood() {
+    if !mode.is_understood() || shortens.is_some() {
         call.text(mode);
     }
+    if let Some(End(ends)) = shortens {
+        call.number(ends);
+    }
     Ok(call)
+}
+
+/// The end of the lease, if the server would shorten it by a renewal that does not name that end.
+pub(crate) fn would_shorten(answer: &Answer) -> Option<End> {
+    match &answer.reply {
+        Reply::Text(text) => number(text.strip_prefix(b"l ")?).map(End),
+        _ => None,
+    }
 }
 
 /// The meaning of the reply to [`renew`].
 pub(crate) fn renewed(request: &Renew, answer: Result<Answer, Error>) -> Renewal {
     match answer {
         Ok(Answer { reply: Reply::Int(0), .. }) => Renewal::Lost,
+        Ok(answer) if would_shorten(&answer).is_some() => {
+            let message = "the lease was renewed by another request meanwhile";
+            Renewal::Unknown(Error::new(ErrorKind::NotReady, message))
+        }
         Ok(Answer { sent, reply: Reply::Text(text) }) => extended(&text, request.ttl, sent)
             .unwrap_or_else(|| Renewal::Unknown(unintelligible("renew"))),
         Ok(_) => Renewal::Unknown(unintelligible("renew")),

@@ -1,4 +1,4 @@
-//! Asking for a lease until it is granted, another claim has it, or too few nodes answer.
+//! Asks for a lease until a quorum grants it, another claim has it, or too few nodes answer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::actor::Owed;
 use crate::asked::Asked;
 use crate::background::pause;
-use crate::backoff::Backoff;
+use crate::backoff;
 use crate::ballot::Ballot;
 use crate::claims::{Asker, Begun};
 use crate::first;
@@ -24,11 +24,11 @@ use crate::round::{Order, Outcome, Round};
 /// How many rounds there are at most.
 const ROUNDS: u32 = 8;
 
-/// After so many rounds in which the rivals had the same votes, the request takes them for holders of which some nodes
-/// do not answer.
+/// If the rivals had equal votes in this many rounds, the request takes a rival for a holder some of whose nodes do
+/// not answer.
 const UNMOVED: u32 = 3;
 
-/// The shortest time that the nodes of a majority have before the request asks other nodes as well.
+/// The shortest time that the nodes of a majority have before the request also asks other nodes.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// How long a request waits at most for the next turn of another client.
@@ -37,15 +37,16 @@ const TURN: Duration = Duration::from_millis(5);
 /// When to ask again after a vote without a winner.
 const SOON: Duration = Duration::from_millis(50);
 
-/// When a claim for a shared mode asks again. Nodes tell when the lock is free, but not when a writer goes on as a
-/// reader, or when one of several readers lets go.
+/// The pause after which a claim for a shared mode asks again. Nodes give a hint when the lock is free, but not
+/// when a writer becomes a reader or one of several readers releases.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks nodes for a new lease, or for one that this owner has already.
+/// Asks nodes for a new lease, or for the present lease of this owner.
 ///
-/// Several rounds are held only if a vote is split, or the nodes cannot agree on tokens. There is one request for a claim
-/// at a time. It is polled by its caller, so that no other thread wakes for it. A repeated request waits for its outcome.
-/// If the first caller drops the request, or its runtime stands still, the repeated request begins anew.
+/// A request has several rounds only if votes are split, or the nodes cannot agree on tokens. There is one request for
+/// a claim at a time. The caller polls the request, so that no other thread wakes for it. A repeated request waits for
+/// the outcome of the first. If the first caller drops its request, or its runtime stands still, the repeated request
+/// begins anew.
 pub(crate) async fn acquire<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
@@ -54,7 +55,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
         match core.claims.begin(request, core.clock.now()) {
             Begun::First(asker, lapsed) => {
                 let asking = Asking::new(core, request, asker);
-                // The ballots of a lease that is over are in the way of new ones.
+                // The ballots of an ended lease are in the way of new ballots.
                 let nodes = lapsed.iter().map(|ballot| ballot.node).collect();
                 give_up(core, request, lapsed, nodes).await;
                 give_way(core, &request.claim.key).await;
@@ -69,7 +70,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
     }
 }
 
-/// Lets other clients go first that are due a turn, unless none of them takes it. See [`crate::turns`].
+/// Waits while other clients are due a turn, unless no client takes a turn. See [`crate::turns`].
 async fn give_way<N: QuorumNode>(core: &Core<N>, key: &Key) {
     while let Some(turned) = core.watched.gives_way(key) {
         let mut turn = pin!(turned.notified());
@@ -85,7 +86,7 @@ async fn give_way<N: QuorumNode>(core: &Core<N>, key: &Key) {
     }
 }
 
-/// The outcome of the request that is under way. `None` if this request has to ask for itself.
+/// The outcome of the request under way. `None` if this request has to ask for itself.
 async fn joined<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
@@ -117,26 +118,23 @@ struct Asking<'a, N: QuorumNode> {
     began: Instant,
     /// How long a quorum takes to answer.
     trip: Duration,
-    backoff: Backoff,
-    /// The round under way, or the last one if its votes stay.
+    /// The round under way, or the last round if its votes stay.
     round: Option<Round<N>>,
     number: u32,
-    /// The nodes whose votes other claims had in the last round.
+    /// The nodes that voted for other claims in the last round.
     rivals: Vec<(usize, Option<OwnerTag>)>,
-    /// For how many rounds they have had them.
+    /// For how many rounds these nodes have been the same.
     unmoved: u32,
 }
 
 impl<'a, N: QuorumNode> Asking<'a, N> {
     fn new(core: &'a Arc<Core<N>>, request: &Acquire, asker: Asker) -> Self {
-        let trip = trip(core);
         Self {
             core,
             request: Arc::new(request.clone()),
             asker,
             began: core.clock.now(),
-            trip,
-            backoff: Backoff::new(trip, &request.claim.owner),
+            trip: trip(core),
             round: None,
             number: 0,
             rivals: Vec::new(),
@@ -157,28 +155,23 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     async fn ask(&mut self) -> Option<Result<AcquireOutcome, Error>> {
         let (core, claim) = (self.core, &self.request.claim);
         self.number += 1;
-        let ballots = match self.asker.ballots(core.clock.now()) {
-            Ok(ballots) => ballots,
+        let owner = match self.asker.attempt(core.clock.now()) {
+            Ok(owner) => owner,
             Err(error) => return Some(Err(error)),
         };
-        let floor = core.floors.floor(&claim.key, self.request.tokens.get());
         let order = self.order();
         let round = match self.round.take() {
             Some(mut round) => {
-                round.again(ballots, floor);
+                round.again();
                 round
             }
-            None => Round::begin(core, &self.request, ballots, floor, order.unwrap_or_default()),
+            None => Round::begin(core, &self.request, owner, order.unwrap_or_default()),
         };
         let round = self.round.insert(round);
         let outcome = round.decide().await;
         tracing::debug!(target: "lock_redlock", key = %claim.key, round = self.number, ?outcome);
-        if let Some(token) = round.highest() {
-            core.floors.raise(&claim.key, token);
-        }
         let Outcome::Granted(held) = outcome else { return self.failed(outcome).await };
-        let by = round.ballots().iter().filter(|it| held.nodes.contains(it.node)).copied();
-        let Some(held) = self.asker.win(by, held, core.clock.now()) else {
+        let Some(held) = self.asker.win(owner, held, core.clock.now()) else {
             return self.failed(Outcome::Disagreed).await;
         };
         core.watched.win(&claim.key);
@@ -188,13 +181,14 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         Some(Ok(AcquireOutcome::Granted(Grant::new(held.tokens, held.valid_until))))
     }
 
-    /// A majority is asked first. The other nodes need not be asked if it answers soon. `None` if all
-    /// nodes are asked at once: after the first round, if no majority is there, and now and then to find out whether a
+    /// Which nodes to ask first: a majority. If it answers soon, the request asks no other node. `None` means all
+    /// nodes at once: after the first round, if too many nodes are missing, and now and then to find out whether a
     /// missing node is back.
     ///
-    /// While this process waits for the key, other clients probably want the key as well. Then all ask one node first,
-    /// and only the client that gets its vote asks the others. So the others send one request, and no vote is split. That
-    /// takes one more round trip, which is worth it near by. The client whose turn it is has no rival, and asks a majority.
+    /// While this process waits for the key, other clients probably want the key as well. Then each client asks one
+    /// node first, and only the client with the vote of that node asks the others. So a refused client has sent one
+    /// request, and clients do not split the votes. That takes one more round trip, which is worth it if the nodes are
+    /// near. A client whose turn it is has no rival, and asks a majority at once.
     fn order(&self) -> Option<Order> {
         let (core, key) = (self.core, &self.request.claim.key);
         let now = core.clock.now();
@@ -208,7 +202,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         let all: NodeSet = (0..core.quorum.nodes()).collect();
         let missing: NodeSet =
             all.iter().filter(|&node| core.nodes[node].is_missing(now, soon)).collect();
-        let is_back = |node: usize| core.nodes[node].is_due(now);
+        let is_back = |node: usize| core.nodes[node].pace.lock().is_due(now);
         if missing.iter().any(is_back) {
             return None;
         }
@@ -232,7 +226,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         self.unmoved = if rivals == self.rivals { self.unmoved + 1 } else { 1 };
         self.rivals = rivals;
         if core.claims.held(claim, now).is_some() {
-            // This request has failed, but the claim still has its lease.
+            // The request has failed, but the claim still has its lease.
             return Some(Err(match outcome {
                 Outcome::Unable(error) => error,
                 Outcome::TooLate => too_late(&self.request),
@@ -241,21 +235,21 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         }
         let time = match outcome {
             Outcome::Split { .. } if self.unmoved >= UNMOVED => None,
-            Outcome::Split { favourite: true } => Some(self.backoff.favourite()),
-            Outcome::Split { favourite: false } => Some(self.backoff.other()),
+            Outcome::Split { favourite } => {
+                Some(backoff::pause(self.trip, &claim.owner, self.number, favourite))
+            }
             Outcome::Disagreed => Some(Duration::ZERO),
             _ => None,
         };
         let end = self.began + core.longest(core.settings.patience());
         let time = time.filter(|&time| self.number < ROUNDS && now + time < end);
         if time.is_some() && matches!(outcome, Outcome::Split { favourite: true }) {
-            // A favourite keeps its votes, and asks for those that the others give up meanwhile.
+            // A favourite keeps its votes, and asks for the votes that the others give up
+            // meanwhile.
             self.round = Some(round);
         } else {
-            let (granted, open) = (round.granted(), round.open());
-            let mut dead = self.asker.give_up(now);
-            // A vote that is still to come is released when it has come.
-            dead.retain(|ballot| !open.contains(ballot.node));
+            let granted = round.granted();
+            let dead = dead(&self.asker, Some(&round), now);
             let refusal = time.is_none().then(|| self.refusal(outcome, &round));
             drop(round);
             give_up(core, &self.request, dead, granted).await;
@@ -291,8 +285,8 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     }
 }
 
-/// Releases ballots. Returns when the nodes that have granted theirs have answered, or have had time to: these votes are
-/// in the way of other claims.
+/// Releases ballots. Returns when each node with a vote has answered or has had time to answer: these votes are in the
+/// way of other claims.
 async fn give_up<N: QuorumNode>(
     core: &Arc<Core<N>>,
     request: &Acquire,
@@ -309,18 +303,21 @@ async fn give_up<N: QuorumNode>(
     asked.all().await;
 }
 
-/// Gives up the ballots, if the caller has dropped the request. Votes that are still to come are released when they have
-/// come.
+/// Gives up the ballots, if the caller has dropped the request.
 impl<N: QuorumNode> Drop for Asking<'_, N> {
     fn drop(&mut self) {
-        self.round.iter_mut().for_each(Round::withdraw);
-        let open = self.round.as_ref().map(Round::open).unwrap_or_default();
-        for ballot in self.asker.give_up(self.core.clock.now()) {
-            if !open.contains(ballot.node) {
-                drop(Owed::new(self.core, &self.request.claim, ballot));
-            }
+        for ballot in dead(&self.asker, self.round.as_ref(), self.core.clock.now()) {
+            drop(Owed::new(self.core, &self.request.claim, ballot));
         }
     }
+}
+
+/// Gives up the ballots, and returns those to release. If a vote is still to come, it is released when it has come.
+fn dead<N: QuorumNode>(asker: &Asker, round: Option<&Round<N>>, now: Instant) -> Vec<Ballot> {
+    let open = round.map(Round::open).unwrap_or_default();
+    let mut dead = asker.give_up(now);
+    dead.retain(|ballot| !open.contains(ballot.node));
+    dead
 }
 
 fn too_late(request: &Acquire) -> Error {
@@ -331,7 +328,7 @@ fn too_late(request: &Acquire) -> Error {
 
 /// How long a quorum takes to answer.
 fn trip<N>(core: &Core<N>) -> Duration {
-    let mut trips: Vec<_> = core.nodes.iter().filter_map(|node| node.trip()).collect();
+    let mut trips: Vec<_> = core.nodes.iter().filter_map(|node| node.pace.lock().trip()).collect();
     trips.sort_unstable();
     trips.get(core.quorum.needed() - 1).or(trips.last()).copied().unwrap_or_default()
 }

@@ -1,27 +1,29 @@
-//! Bringing each node up to date in the background.
+//! Brings each node up to date in the background.
 //!
-//! A node that is slow or away catches up when it answers. It is never skipped, neither with the release of a dead
-//! ballot, nor with the vote for a held lease that it lacks. So a held lease outlives the nodes that voted at first.
+//! A slow or missing node catches up when it answers. In the end it gets the release of each dead ballot, and the
+//! request for a vote for each held lease that it lacks. So a held lease outlives the nodes that voted at first.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Claim, Error, QuorumNode, Renew, Vote};
+use lock_core::{Acquire, Claim, Error, QuorumNode, Ttl, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::agenda::Duty;
 use crate::ballot::Ballot;
+use crate::claims::Held;
 use crate::inner::Core;
 
-/// How often a node is asked in a row to vote for a lease that is held, and how long after a refusal. A contender has a
-/// vote for a moment while it waits for nodes that do not answer. Without the vote the lease may end if one more node is
-/// away.
+/// How often to ask a node in a row to vote for a held lease, and how long after a refusal. A contender may have the
+/// vote for a moment, while it waits for nodes that do not answer. Without this vote, the lease may end if one more
+/// node is missing.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The release of one dead ballot. Unless the node has answered, dropping this puts the release on the node's agenda.
+/// A ballot that a node may have: a vote or a release of the ballot is under way. Unless the node has answered, dropping
+/// this puts a dead ballot on the agenda of the node.
 ///
-/// So no release is forgotten, whichever task ends while the release is under way.
+/// So no release is forgotten, whichever task ends while the request is under way.
 #[must_use = "what is owed is paid when this is polled or dropped"]
 pub(crate) struct Owed<N: QuorumNode> {
     core: Arc<Core<N>>,
@@ -39,42 +41,38 @@ impl<N: QuorumNode> Owed<N> {
         self.ballot.node
     }
 
-    /// The claim that the node has to release.
+    /// The claim as the node knows it.
     pub(crate) fn released(&self) -> Claim {
         self.ballot.claim(&self.claim)
     }
 
-    /// The node has answered.
-    pub(crate) fn settle(mut self) {
-        self.is_settled = true;
+    /// The node has answered the release.
+    pub(crate) fn settle(self) {
         self.core.claims.settled(&self.claim, self.ballot);
+        self.keep();
+    }
+
+    /// The node has answered the vote.
+    pub(crate) fn keep(mut self) {
+        self.is_settled = true;
     }
 }
 
 impl<N: QuorumNode> Drop for Owed<N> {
     fn drop(&mut self) {
-        if !self.is_settled {
-            self.core.want(&self.claim, self.ballot, Duty::Release);
+        let (core, now) = (&self.core, self.core.clock.now());
+        if !self.is_settled && !core.claims.missed(&self.claim, self.ballot, now) {
+            core.want(&self.claim, self.ballot, Duty::Release);
         }
     }
 }
 
 impl<N: QuorumNode> Core<N> {
-    /// Asks a node to vote for a lease that is being renewed. The vote counts from the next renewal on.
-    pub(crate) fn replant(self: &Arc<Self>, node: usize, renewed: &Renew) {
-        if let Some((ballot, held)) = self.claims.plant(&renewed.claim, node, self.clock.now()) {
-            let duty = Duty::Vote(renewed.ttl, held.tokens.last());
-            self.want(&renewed.claim, ballot, duty);
+    /// Asks the nodes without a ballot of a held lease to vote for the lease.
+    pub(crate) fn plant(self: &Arc<Self>, claim: &Claim) {
+        for ballot in self.claims.lacking(claim, self.clock.now()) {
+            self.want(claim, ballot, Duty::Vote);
         }
-    }
-
-    /// Notes that a node has granted a ballot, or may have. Returns whether the ballot stands. A dead one is released.
-    pub(crate) fn heard(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
-        let stands = self.claims.heard(claim, ballot, self.clock.now());
-        if !stands {
-            drop(Owed::new(self, claim, ballot));
-        }
-        stands
     }
 
     fn want(self: &Arc<Self>, claim: &Claim, ballot: Ballot, duty: Duty) {
@@ -83,7 +81,7 @@ impl<N: QuorumNode> Core<N> {
         self.work(ballot.node);
     }
 
-    /// Starts as many requests as the agenda of a node allows. Each request that ends goes on with the next item.
+    /// Starts as many requests as the agenda of a node allows. After each request comes the next item.
     fn work(self: &Arc<Self>, node: usize) {
         loop {
             let begun = self.nodes[node].agenda.lock().begin(self.clock.now());
@@ -92,10 +90,7 @@ impl<N: QuorumNode> Core<N> {
             self.background.hand_over(async move {
                 let is_done = match duty {
                     Duty::Release => core.absent(&claim, ballot).await,
-                    Duty::Vote(ttl, floor) => {
-                        let request = Acquire::new(claim.clone(), ttl);
-                        core.held(&request, ballot, floor).await
-                    }
+                    Duty::Vote => core.held(&claim, ballot).await,
                 };
                 core.worked(&claim, ballot, is_done);
             });
@@ -114,7 +109,7 @@ impl<N: QuorumNode> Core<N> {
                 core.work(node);
             });
         }
-        // Without a handle no task waits for a node that is away.
+        // Without a handle, no task waits for a missing node.
         if !is_done && !self.background.is_open() {
             agenda.clear();
         }
@@ -134,40 +129,33 @@ impl<N: QuorumNode> Core<N> {
         is_done
     }
 
-    /// Asks the node to vote for a lease. Returns whether it has answered. If the lease has ended meanwhile, its ballot
-    /// is released after that.
-    async fn held(
-        self: &Arc<Self>,
-        request: &Acquire,
-        ballot: Ballot,
-        floor: lock_core::FencingToken,
-    ) -> bool {
-        let claim = &request.claim;
-        let limit = self.nodes[ballot.node].limit(self.settings.limit(request.ttl));
-        let Ok(Ok(expects)) = timeout(limit, self.may_vote(claim, ballot)).await else {
-            return !self.claims.stands(claim, ballot, self.clock.now());
-        };
-        let mut answer = timeout(limit, self.vote(request, ballot, floor, expects.clone())).await;
-        for _ in 1..TRIES {
-            if !matches!(answer, Ok(Ok(Vote::Busy { .. }))) {
-                break;
+    /// Asks the node to vote for the rest of a held lease, so that this vote ends with the other votes. Returns whether
+    /// the node has answered, or the lease has ended.
+    async fn held(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
+        for _ in 0..TRIES {
+            let now = self.clock.now();
+            let held = self.claims.held(claim, now);
+            let held = held.filter(|_| self.claims.wants(claim, ballot, now));
+            let rest = |held: &Held| Ttl::new(held.valid_until.saturating_duration_since(now)).ok();
+            let Some((held, ttl)) = held.and_then(|held| Some((held, rest(&held)?))) else {
+                return true;
+            };
+            let request = Arc::new(Acquire::new(claim.clone(), ttl));
+            let limit = self.nodes[ballot.node].limit(self.settings.limit(ttl));
+            let vote = Arc::clone(self).vote(request, ballot, held.tokens.last());
+            match timeout(limit, vote).await {
+                Ok(Ok(Vote::Busy { .. })) => sleep(PAUSE).await,
+                answer => {
+                    let has_answered = answer.is_ok_and(|answer| is_final(&answer));
+                    return has_answered || !self.claims.wants(claim, ballot, self.clock.now());
+                }
             }
-            sleep(PAUSE).await;
-            if !self.claims.stands(claim, ballot, self.clock.now()) {
-                break;
-            }
-            answer = timeout(limit, self.vote(request, ballot, floor, expects.clone())).await;
         }
-        if let Ok(Ok(Vote::Busy { .. } | Vote::Abstains)) = answer {
-            self.claims.refused(claim, ballot);
-            return true;
-        }
-        let has_answered = answer.is_ok_and(|answer| is_final(&answer));
-        !self.heard(claim, ballot) || has_answered
+        true
     }
 }
 
-/// Whether a node has answered for good: it would answer a repetition in the same way.
+/// Whether the answer of a node is final: the node would answer a repetition alike.
 pub(crate) fn is_final<T>(answer: &Result<T, Error>) -> bool {
     answer.as_ref().map_or_else(|error| !error.is_retryable(), |_| true)
 }

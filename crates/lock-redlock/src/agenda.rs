@@ -1,16 +1,16 @@
-//! What a node still has to do, and when it is asked; pure.
+//! What a node still has to do, and when to ask it; pure.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use lock_core::{Backoff, Claim, FencingToken, Instant};
+use lock_core::{Backoff, Claim, Instant};
 
 use crate::ballot::Ballot;
 
-/// How many requests of an agenda are under way at once, while the node answers.
+/// How many requests of an agenda are under way at once, as long as the node answers.
 const WINDOW: usize = 64;
 
-/// How long to wait before asking a node again that could not be reached.
+/// How long to wait before asking an unreachable node again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// What a node has to do with a ballot of a claim.
@@ -18,8 +18,8 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_
 pub(crate) enum Duty {
     /// To release the ballot.
     Release,
-    /// To vote for a lease that is held, above this token.
-    Vote(lock_core::Ttl, FencingToken),
+    /// To vote for a held lease.
+    Vote,
 }
 
 /// The ballots that one node still has to release, or to vote for.
@@ -40,12 +40,13 @@ struct Item {
     /// When the ballot ends by itself.
     until: Instant,
     is_running: bool,
-    /// Whether the wish has changed since the request that is under way began.
+    /// Whether the wish has changed since the request under way began.
     again: bool,
 }
 
 impl Agenda {
-    /// How many ballots are remembered. Beyond that, the oldest are left to end with their leases.
+    /// How many ballots an agenda remembers. If there are more, it forgets the oldest ones, which
+    /// end with their leases.
     const MAX: usize = 10_000;
 
     pub(crate) fn new() -> Self {
@@ -53,11 +54,11 @@ impl Agenda {
         Self { items, line, running: 0, window: WINDOW, backoff: BACKOFF, is_paused: false }
     }
 
-    /// Replaces what was wanted of the ballot before.
+    /// Replaces the earlier wish for the ballot.
     pub(crate) fn want(&mut self, claim: &Claim, ballot: Ballot, duty: Duty, until: Instant) {
         let name = (claim.clone(), ballot);
         if let Some(item) = self.items.get_mut(&name) {
-            // The request under way is for the earlier wish.
+            // The request under way carries out the earlier wish.
             item.again = item.is_running;
             (item.duty, item.until) = (duty, until);
             return;
@@ -87,17 +88,17 @@ impl Agenda {
         None
     }
 
-    /// The node has done what it was asked for, or does not have to.
+    /// The node has done the item, or need not do it any more.
     pub(crate) fn done(&mut self, claim: &Claim, ballot: Ballot) {
         self.window = (2 * self.window).min(WINDOW);
         self.backoff.reset();
         self.end(claim, ballot, false);
     }
 
-    /// The node could not be asked. Returns the pause that begins now, after which it [goes on](Self::resume).
+    /// The node could not be asked. Returns the pause that begins now, after which the agenda [goes on](Self::resume).
     pub(crate) fn failed(&mut self, claim: &Claim, ballot: Ballot) -> Option<Duration> {
         self.end(claim, ballot, true);
-        // One request finds out whether it answers again.
+        // One request finds out whether the node answers again.
         self.window = 1;
         let begins = !std::mem::replace(&mut self.is_paused, true);
         begins.then(|| self.backoff.fail())
@@ -199,9 +200,8 @@ mod tests {
     fn what_comes_to_be_wanted_during_a_request_is_asked_for_after_it() {
         let mut agenda = Agenda::new();
         let (claim, ballot) = claim(0);
-        let held = Duty::Vote(lock_core::Ttl::DEFAULT, FencingToken::new(1));
-        agenda.want(&claim, ballot, held, LATER);
-        assert_eq!(agenda.begin(NOW), Some((claim.clone(), ballot, held)));
+        agenda.want(&claim, ballot, Duty::Vote, LATER);
+        assert_eq!(agenda.begin(NOW), Some((claim.clone(), ballot, Duty::Vote)));
         agenda.want(&claim, ballot, Duty::Release, LATER);
         assert_eq!(agenda.begin(NOW), None);
         agenda.done(&claim, ballot);

@@ -1,4 +1,4 @@
-//! Asking several nodes at once.
+//! Requests to several nodes at once.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,20 +19,20 @@ use crate::quorum::NodeSet;
 /// Requests to nodes that are under way. The caller that waits for the answers polls them.
 ///
 /// So an answer wakes no other thread. Once a quorum has answered, the remaining requests go on
-/// [by themselves](Self::finish).
+/// [without the caller](Self::finish).
 pub(crate) struct Asked<N, T> {
     core: Arc<Core<N>>,
     requests: FuturesUnordered<BoxFuture<'static, (usize, Result<T, Error>)>>,
-    /// The answers that have come and were not taken yet.
+    /// The answers that have come, and that the caller has not taken yet.
     ready: VecDeque<(usize, Result<T, Error>)>,
-    /// How many answers of each node are still to be taken.
+    /// How many answers of each node the caller has still to take.
     open: Vec<usize>,
     /// The last error of each node.
     said: Vec<Option<Error>>,
     began: Instant,
     /// When the time limits began to run.
     since: Instant,
-    /// How long a node may take to answer, unless it has another limit.
+    /// How long a node may take to answer, unless it has a limit of its own.
     limit: Duration,
     timer: Timer,
 }
@@ -42,7 +42,7 @@ where
     N: QuorumNode,
     T: Send + 'static,
 {
-    /// Asks no node yet. The wait for the answer of a node takes at most `limit`, or as long as that node may take.
+    /// Asks no node yet. The wait for the answer of a node takes at most `limit`, or the own limit of that node.
     pub(crate) fn new(core: &Arc<Core<N>>, limit: Duration) -> Self {
         let now = core.clock.now();
         Self {
@@ -58,13 +58,13 @@ where
         }
     }
 
-    /// Asks a node. The request is sent with the next call of [`next`](Self::next), like all others.
+    /// Asks a node. The next call of [`next`](Self::next) sends the request.
     pub(crate) fn ask(
         &mut self,
         node: usize,
         request: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) {
-        // The runtime of another caller may end during a request, and then timers panic.
+        // The runtime of another caller may end during a request, and its timers then panic.
         let request = AssertUnwindSafe(request).catch_unwind().map(move |answer| {
             let panicked = |_| Err(Error::new(ErrorKind::Other, "the request panicked"));
             (node, answer.unwrap_or_else(panicked))
@@ -93,10 +93,10 @@ where
         (0..self.open.len()).filter(|&node| self.open[node] > 0).collect()
     }
 
-    /// The next answer, or `None` in place of an answer for a node that has failed. Ends when all nodes have answered,
-    /// or the time is over.
+    /// The next answer of a node, or `None` in place of the answer if the node has failed. Ends when all nodes have
+    /// answered, or the time is over.
     ///
-    /// No request is left unsent: this polls each request before it returns an answer.
+    /// It polls each request before it returns an answer, so that no request stays unsent.
     ///
     /// # Cancel safety
     ///
@@ -105,7 +105,7 @@ where
         self.next_until(self.deadline()).await
     }
 
-    /// As [`next`](Self::next), with another end.
+    /// As [`next`](Self::next), with another end of the time.
     ///
     /// # Cancel safety
     ///
@@ -114,7 +114,7 @@ where
         poll_fn(|context| self.poll_next(at, context)).await
     }
 
-    /// All answers that come in time, without those of nodes that have failed.
+    /// All answers that come in time, without the failures.
     pub(crate) async fn all(&mut self) -> Vec<(usize, T)> {
         let mut all = Vec::new();
         while let Some((node, answer)) = self.next().await {
@@ -151,17 +151,20 @@ where
         self.said[node] = Some(error);
     }
 
-    /// Whether there are answers that were not taken yet.
+    /// Whether there are answers that the caller has not taken yet.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether the time is over.
-    pub(crate) fn is_over(&self) -> bool {
-        self.core.clock.now() >= self.deadline()
+    /// The nodes whose answers are still to come, if the time is not over.
+    pub(crate) fn awaited(&self) -> NodeSet {
+        if self.core.clock.now() >= self.deadline() {
+            return NodeSet::default();
+        }
+        self.open().without(self.ready.iter().map(|(node, _)| *node).collect())
     }
 
-    /// What each node has said: its error, or that it has not answered.
+    /// What each node has said: its error, or a note that it has not answered.
     pub(crate) fn said(&self) -> Vec<Option<Error>> {
         let mut said = self.said.clone();
         for node in self.open().iter() {
@@ -173,7 +176,7 @@ where
         said
     }
 
-    /// The error of a node that has answered with one.
+    /// The error of a node, if it has answered with an error.
     pub(crate) fn error_of(&self, node: usize) -> Option<&Error> {
         self.said[node].as_ref()
     }
@@ -183,59 +186,42 @@ where
         self.core.failure(self.core.quorum.needed(), what, answered, &self.said())
     }
 
-    /// Lets the remaining requests go on without the caller, and passes each answer to `then`, which may ask for more.
-    /// When the time is over, the nodes that have not answered have failed.
+    /// Lets the remaining requests go on without the caller. The quorum drops the requests that have not ended when the
+    /// time is over.
     ///
-    /// The worker of the quorum polls the requests. This starts no task, so `Drop` may call it.
-    pub(crate) fn finish(self, then: impl FnMut(&mut Self, usize, Option<T>) + Send + 'static) {
-        if self.requests.is_empty() && self.ready.is_empty() {
+    /// The worker of the quorum polls the requests. The call starts no task, so `Drop` may call it.
+    pub(crate) fn finish(mut self) {
+        while self.pop().is_some() {}
+        if self.requests.is_empty() {
             return;
         }
         let (core, end) = (Arc::clone(&self.core), self.core.clock.now() + self.longest());
-        let behind = self.open();
-        behind.iter().for_each(|node| core.nodes[node].falls_behind(self.began));
-        let mut rest = Rest { asked: self, then: Box::new(then), behind };
-        while let Some((node, answer)) = rest.asked.pop() {
-            rest.note(node, answer);
-        }
-        if rest.asked.requests.is_empty() {
-            return;
-        }
+        let behind = |node| Behind::new(&core, node, self.began);
+        let mut behind: Vec<_> = self.open().iter().map(behind).collect();
         core.background.hand_over(async move {
-            while let Some((node, answer)) = rest.asked.next_until(end).await {
-                rest.note(node, answer);
+            while let Some((node, _)) = self.next_until(end).await {
+                behind.retain(|behind| behind.node != node);
             }
         });
     }
 }
 
-/// The function that gets the answers to the remaining requests. `None` for a node that has failed, or is late.
-type Then<N, T> = dyn FnMut(&mut Asked<N, T>, usize, Option<T>) + Send;
-
-/// The remaining requests.
-struct Rest<N: QuorumNode, T: Send + 'static> {
-    asked: Asked<N, T>,
-    then: Box<Then<N, T>>,
-    /// The nodes that owe an answer.
-    behind: NodeSet,
+/// A node that owes an answer for which no caller waits, until this is dropped.
+struct Behind<N> {
+    core: Arc<Core<N>>,
+    node: usize,
 }
 
-impl<N: QuorumNode, T: Send + 'static> Rest<N, T> {
-    fn note(&mut self, node: usize, answer: Option<T>) {
-        if self.behind.remove(node) {
-            self.asked.core.nodes[node].catches_up();
-        }
-        (self.then)(&mut self.asked, node, answer);
+impl<N> Behind<N> {
+    fn new(core: &Arc<Core<N>>, node: usize, asked: Instant) -> Self {
+        core.nodes[node].pace.lock().falls_behind(asked);
+        Self { core: Arc::clone(core), node }
     }
 }
 
-/// Each node that has not answered by then is too late, also if the runtime that waited has ended.
-impl<N: QuorumNode, T: Send + 'static> Drop for Rest<N, T> {
+impl<N> Drop for Behind<N> {
     fn drop(&mut self) {
-        while let Some((node, answer)) = self.asked.pop() {
-            self.note(node, answer);
-        }
-        self.asked.open().iter().for_each(|node| self.note(node, None));
+        self.core.nodes[self.node].pace.lock().catches_up();
     }
 }
 

@@ -1,4 +1,4 @@
-//! The runtime for all work that no caller waits for.
+//! The runtime for all work for which no caller waits.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -14,19 +14,19 @@ use tokio::runtime::{EnterGuard, Handle, Id};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
-/// The quorum's own runtime, on a thread that ends when no task needs it any more, or a runtime of the application.
+/// A runtime of the quorum, on a thread that ends when no task needs it any more; or a runtime of the app.
 #[derive(Debug)]
 pub(crate) struct Background {
     runtime: Handle,
     /// Ends when the last handle goes.
     open: watch::Receiver<()>,
-    /// The worker ends when this is dropped and its works are done.
+    /// The worker ends when this sender is dropped and the works are done.
     works: mpsc::UnboundedSender<Work>,
 }
 
 type Work = BoxFuture<'static, ()>;
 
-/// A part of each handle. Work that runs while there is a handle ends with the last one.
+/// A part of each handle. Work that runs only while there is a handle ends with the last handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     _sender: Arc<watch::Sender<()>>,
@@ -50,17 +50,17 @@ impl Background {
         Ok((Self { runtime, open, works }, Open { _sender: Arc::new(sender) }))
     }
 
-    /// Hands some work to the worker, which does it to its end. The work must end by itself.
+    /// Hands some work to the worker, which runs it to its end. The work must end by itself.
     ///
-    /// This starts no task, so `Drop` may call it.
+    /// The call starts no task, so `Drop` may call it.
     pub(crate) fn hand_over(&self, work: impl Future<Output = ()> + Send + 'static) {
         // A panic must not end the other works.
         let work = AssertUnwindSafe(work).catch_unwind().map(drop).boxed();
-        // If the runtime of the application has ended, the work is dropped.
+        // If the runtime of the app has ended, the work is dropped.
         let _ended = self.works.send(work);
     }
 
-    /// Runs some work for as long as there is a handle.
+    /// Runs some work as long as there is a handle.
     pub(crate) fn spawn_while_open(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut open = self.open.clone();
         self.runtime.spawn(async move {
@@ -76,7 +76,7 @@ impl Background {
         self.open.has_changed().is_ok()
     }
 
-    /// Makes timers work on a thread that has no runtime, for as long as the guard lives.
+    /// Makes timers work on a thread without a runtime, as long as the guard lives.
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         Handle::try_current().is_err().then(|| self.runtime.enter())
     }
@@ -87,7 +87,7 @@ async fn do_all(mut works: mpsc::UnboundedReceiver<Work>) {
     let mut begun = FuturesUnordered::new();
     loop {
         tokio::select! {
-            // In a fixed order, so that a simulated story can be told again.
+            // In a fixed order, so that a simulated story can be repeated.
             biased;
             work = works.recv() => match work {
                 Some(work) => begun.push(work),
@@ -99,8 +99,8 @@ async fn do_all(mut works: mpsc::UnboundedReceiver<Work>) {
     while begun.next().await.is_some() {}
 }
 
-/// A timer on the clock of the leases. It is set anew when its time changes, and when another runtime polls it: that of
-/// the earlier polls may have ended.
+/// A timer on the clock of the leases. It is set anew when its time changes, and when another runtime polls it, because
+/// the runtime of the earlier polls may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Set>);
 
@@ -132,7 +132,7 @@ impl Timer {
             let set = self.0.take().filter(|set| set.at == at && set.runtime == runtime);
             let new = || Set { at, runtime, sleep: Box::pin(tokio::time::sleep(left)) };
             ready!(self.0.insert(set.unwrap_or_else(new)).sleep.as_mut().poll(context));
-            // It was early on this clock.
+            // The timer was early on this clock.
             self.0 = None;
         }
     }

@@ -9,46 +9,27 @@ use crate::first;
 /// The shortest pause that a timer can make.
 const MIN: Duration = Duration::from_millis(1);
 
-/// Pauses between the rounds of a split vote, so that contenders in one another's way come one after another. A waiter
-/// does not use them to wait for a holder: it sleeps.
-#[derive(Debug)]
-pub(crate) struct Backoff {
-    random: u64,
+/// How long a contender pauses after a round of a split vote, so that rival contenders ask one after another. A waiter does
+/// not use it to wait for a holder, but sleeps until a hint.
+///
+/// `trip` is the time of a round trip to the nodes. The favourite waits about a round trip for the others to give way. The
+/// others give way for up to a few round trips, and longer from round to round.
+///
+/// The owner token makes the pause random: tokens are random, so no two contenders pause alike, and a test that chooses
+/// the tokens can repeat a run.
+pub(crate) fn pause(
     trip: Duration,
+    owner: &OwnerToken,
     round: u32,
-}
-
-impl Backoff {
-    /// `trip` is the time of a round trip to the nodes. Owner tokens are random, so no two contenders pause alike. A
-    /// test that chooses them can repeat a run.
-    pub(crate) fn new(trip: Duration, owner: &OwnerToken) -> Self {
-        Self::seeded(trip, first::hash(owner.expose()))
-    }
-
-    fn seeded(trip: Duration, seed: u64) -> Self {
-        // Zero is the one state that the generator does not leave.
-        Self { random: seed | 1, trip, round: 0 }
-    }
-
-    /// How long the favourite lets the others give way: about a round trip.
-    pub(crate) fn favourite(&mut self) -> Duration {
-        MIN.max(self.trip).mul_f64(0.5 + self.random())
-    }
-
-    /// How long the others give way: up to a few round trips, and more from round to round.
-    pub(crate) fn other(&mut self) -> Duration {
-        self.round += 1;
-        let limit = MIN.max(self.trip) * 4 * self.round;
-        MIN.max(self.trip) * 2 + limit.mul_f64(self.random())
-    }
-
-    /// At least 0 and less than 1: xorshift64* (Marsaglia, 2003; Vigna, 2016).
-    fn random(&mut self) -> f64 {
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        let bits = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
-        bits as f64 / (1u64 << 53) as f64
+    is_favourite: bool,
+) -> Duration {
+    let unit = MIN.max(trip);
+    let bits = first::mix(first::hash(owner.expose()) ^ u64::from(round)) >> 11;
+    let random = bits as f64 / (1u64 << 53) as f64;
+    if is_favourite {
+        unit.mul_f64(0.5 + random)
+    } else {
+        unit * 2 + (unit * 4 * round).mul_f64(random)
     }
 }
 
@@ -60,15 +41,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pauses_are_random_and_bounded(seed in any::<u64>(), millis in 0..100u64) {
-            let trip = Duration::from_millis(millis);
-            let mut backoff = Backoff::seeded(trip, seed);
+        fn pauses_are_random_and_bounded(seed in any::<[u8; 16]>(), millis in 0..100u64) {
+            let (trip, owner) = (Duration::from_millis(millis), OwnerToken::from_bytes(seed));
             let unit = MIN.max(trip);
             let mut pauses = Vec::new();
             for round in 1..=6 {
-                let short = backoff.favourite();
+                let short = pause(trip, &owner, round, true);
                 prop_assert!(short >= unit / 2 && short < unit * 2);
-                let long = backoff.other();
+                let long = pause(trip, &owner, round, false);
                 prop_assert!(long >= unit * 2 && long <= unit * (2 + 4 * round));
                 pauses.push(long);
             }

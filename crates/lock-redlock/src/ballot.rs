@@ -1,10 +1,12 @@
-//! Owner tokens of single votes.
+//! The owner tokens of ballots.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use lock_core::{Claim, Instant, OwnerToken};
+
+use crate::sweep::Sweep;
 
 /// The owner token by which one node knows a claim, for one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,39 +24,33 @@ impl Ballot {
     }
 }
 
-/// The claims whose own token must not be used again, because a ballot with that token was given up.
+/// The claims whose own token is spent, because a ballot with that token was given up.
 ///
-/// The first ballot of a claim has the token of the claim, by which another process can find it. So a claim is
-/// remembered here after its first ballot was given up. Every other ballot has a fresh token and needs no memory.
+/// The first ballots of a claim have the token of the claim, so that another process can find them. Once they were given
+/// up, this type remembers the claim. All other ballots have fresh tokens and need no memory.
 #[derive(Debug)]
 pub(crate) struct Spent {
-    /// Hashes of the claims. Two claims with one hash get fresh tokens more often than needed.
-    young: HashSet<u64>,
-    old: HashSet<u64>,
+    /// Hashes of the claims, and until when each claim is remembered. Two claims with one hash get fresh tokens more
+    /// often than needed.
+    claims: HashMap<u64, Instant>,
+    sweep: Sweep,
     hasher: RandomState,
-    /// A claim is remembered for at least this time, and at most twice as long.
+    /// How long a node may have a ballot. A release may be under way for a little longer.
     span: Duration,
-    /// When the young grow old.
-    turns_at: Instant,
 }
 
 impl Spent {
     pub(crate) fn new(span: Duration) -> Self {
-        let (young, old, hasher) = Default::default();
-        Self { young, old, hasher, span, turns_at: Instant::from_nanos(0) }
+        let (claims, sweep, hasher) = Default::default();
+        Self { claims, sweep, hasher, span }
     }
 
     pub(crate) fn add(&mut self, claim: &Claim, now: Instant) {
-        if self.turns_at <= now {
-            self.old = std::mem::take(&mut self.young);
-            self.turns_at = now + self.span;
-        }
-        self.young.insert(self.hasher.hash_one(claim));
+        self.sweep.run(&mut self.claims, |until| *until > now);
+        self.claims.insert(self.hasher.hash_one(claim), now + 2 * self.span);
     }
 
-    /// Whether a claim is remembered. A claim that is asked for stays remembered.
-    pub(crate) fn has(&mut self, claim: &Claim) -> bool {
-        let hash = self.hasher.hash_one(claim);
-        self.young.contains(&hash) || self.old.contains(&hash) && self.young.insert(hash)
+    pub(crate) fn has(&self, claim: &Claim) -> bool {
+        self.claims.contains_key(&self.hasher.hash_one(claim))
     }
 }

@@ -1,4 +1,4 @@
-//! Setting up a quorum.
+//! The builder of a quorum.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use tokio::runtime::Handle;
 use crate::Redlock;
 use crate::background::Background;
 use crate::claims::Claims;
-use crate::floors::Floors;
 use crate::inner::{Core, Settings};
 use crate::later::Later;
 use crate::node::Node;
@@ -72,17 +71,18 @@ impl<N: QuorumNode> Builder<N> {
 
     /// Adds a node, with a name.
     ///
-    /// All clients of a lock must use the same nodes, in any order, and must give a node the same name. The names are the
-    /// membership of the quorum, which each node records. A node does not vote for a client with other names. A name
-    /// belongs to one server: a server that takes the place of another one [needs another name](Redlock::replace).
+    /// All clients of a lock must use the same nodes, in any order, and must give a node the same name. The names are
+    /// the membership of the quorum, which each node records. A node does not vote for a client that names other nodes.
+    /// A name belongs to one server: a server that takes the place of another one [needs another
+    /// name](Redlock::replace).
     pub fn node(mut self, name: impl Into<String>, node: N) -> Self {
         self.nodes.push((name.into().into(), node));
         self
     }
 
-    /// Adds nodes. Their names are their numbers, from 1. So all clients must add the nodes in the same order.
+    /// Adds nodes. Their names are their numbers, from 1. So all clients must add the nodes in one order.
     ///
-    /// Nodes that may be replaced one day should have [names](Self::node).
+    /// If you may replace a node one day, give all nodes [names](Self::node).
     pub fn nodes(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
         for node in nodes {
             let number = self.nodes.len() + 1;
@@ -92,10 +92,9 @@ impl<N: QuorumNode> Builder<N> {
     }
 
     /// How long a node may take to answer. The default is a tenth of the lease, but at least 20 ms and at most 1 s. For
-    /// a request without a lease it is 1 s.
+    /// a request without a lease, the default is 1 s.
     ///
-    /// A node that takes longer counts as a node that does not answer. It does not hold up the other nodes. A request
-    /// takes this long only if too few other nodes answer.
+    /// A node that takes longer counts as silent. A request takes this long only if too few other nodes answer.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = Some(timeout);
         self
@@ -103,8 +102,8 @@ impl<N: QuorumNode> Builder<N> {
 
     /// How long the node with this name may take to answer. The other nodes keep [their time](Self::node_timeout).
     ///
-    /// This is for nodes of different kinds, or a node far away. A request waits for the slowest node only while the
-    /// answer of that node may still decide.
+    /// Use it for nodes of different kinds, or for a node far away. A request waits for the slowest node only while
+    /// the answer of that node may still decide.
     ///
     /// # Examples
     ///
@@ -131,18 +130,19 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// The longest lease, 60 s by default. The quorum refuses a longer one. No node may have a
-    /// [shortest lease](QuorumNode::shortest_ttl) that is longer.
+    /// The longest lease, 60 s by default. The quorum refuses longer leases. No node may have a
+    /// longer [shortest lease](QuorumNode::shortest_ttl).
     ///
-    /// A node that may have forgotten leases is quarantined for this time and a little more, or for twice this time
-    /// [by its own clock](Self::without_clock_fallback). All clients of the nodes must
-    /// use one value: a client with a smaller one vouches for nodes too early.
+    /// A node that may have forgotten leases is in quarantine for this time and a little more, or for twice this
+    /// time [by its own clock](Self::without_clock_fallback). All clients of the nodes must use one value: a client
+    /// with a smaller value vouches for nodes too early.
     pub fn max_ttl(mut self, max_ttl: Ttl) -> Self {
         self.max_ttl = Some(max_ttl);
         self
     }
 
-    /// Lets nodes vote that may have forgotten leases, as the published algorithm does.
+    /// Switches the quarantine off: nodes vote even if they may have forgotten leases, as in the
+    /// published algorithm.
     ///
     /// When a node restarts without its data, or with old data, two clients can then hold one lock.
     ///
@@ -169,13 +169,13 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// Ends no quarantine by the clock of a node.
+    /// Makes sure that no quarantine ends by the clock of a node.
     ///
-    /// By default, a quarantine ends twice the [longest lease](Self::max_ttl) after a client first saw it, by the clock of
-    /// the node, if no client has vouched for the node before. So clients that live for a short time, such as cron jobs,
-    /// get locks again after all nodes have restarted. If the clock of a node is set forward during its quarantine, the
-    /// quarantine may end too early, and two clients may hold one lock. With this option only clients end a quarantine. If
-    /// one client has this option, the clock ends no quarantine that this client sees.
+    /// By default, a quarantine ends twice the [longest lease](Self::max_ttl) after a client first saw it, by the clock
+    /// of the node, if no client has vouched for the node before. So clients that live for a short time, such as cron
+    /// jobs, get locks again after all nodes have restarted. If the clock of a node is set forward during its
+    /// quarantine, the quarantine may end too early, and two clients may hold one lock. With this option, only clients
+    /// end a quarantine. If one client has this option, the clock does not end a quarantine that this client has seen.
     ///
     /// # Examples
     ///
@@ -202,8 +202,8 @@ impl<N: QuorumNode> Builder<N> {
 
     /// Allows any number of nodes up to 31. Without this, the number must be odd and more than one.
     ///
-    /// A single node survives no failure. It is of use to an app that has more nodes in other environments. With an
-    /// even number, no more nodes may fail than with one node fewer.
+    /// A single node survives no failure. Use it if the app has more nodes in other environments. With an even
+    /// number, no more nodes may fail than with one node fewer.
     ///
     /// # Examples
     ///
@@ -227,11 +227,11 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// Runs the background work of the quorum on this runtime instead of a thread of its own. The runtime must have
-    /// time enabled.
+    /// Runs the background work of the quorum on this runtime instead of a thread of its own. The runtime needs a
+    /// timer.
     ///
-    /// While the runtime is blocked, and after it has ended, the quorum gives up no votes and vouches for no node in
-    /// the background.
+    /// While a task blocks the runtime, and after the runtime has ended, the quorum gives up no votes and vouches
+    /// for no node in the background.
     ///
     /// # Examples
     ///
@@ -257,8 +257,8 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// Tells this observer of nodes that do not take part, and of their return, in addition to the observers that were set
-    /// before. The backends of the nodes tell of requests and connections: give the observer to them as well.
+    /// Adds an observer, which hears of nodes that do not take part, and of their return. The backends of the nodes
+    /// report requests and connections: give the observer to them as well.
     ///
     /// # Examples
     ///
@@ -291,14 +291,14 @@ impl<N: QuorumNode> Builder<N> {
         self
     }
 
-    /// Asks each node which server it is. The answers of a majority are enough. The quorum identifies the other nodes
-    /// when they answer.
+    /// Builds the quorum, and asks each node which server it is. The answers of a majority are enough. The quorum
+    /// identifies the other nodes when they answer.
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::InvalidConfig`] for a number of nodes that makes no quorum, two nodes with one name, a
-    ///   [time limit](Self::timeout_of) of a node that the quorum does not have, a node whose shortest lease is longer than
-    ///   the [longest lease](Self::max_ttl), and nodes that turn out to be one server;
+    /// - [`ErrorKind::InvalidConfig`] for a number of nodes that makes no quorum, two nodes with one name, a [time
+    ///   limit](Self::timeout_of) of an unknown node, a node whose shortest lease is longer than the [longest
+    ///   lease](Self::max_ttl), and nodes that are one server;
     /// - the errors of the nodes, if too few answered;
     /// - [`ErrorKind::Other`] if the thread cannot be started.
     ///
@@ -316,7 +316,7 @@ impl<N: QuorumNode> Builder<N> {
         self.check_leases(settings.max_ttl)?;
         let mut clocks = self.nodes.iter().map(|(_, node)| node.clock());
         let clock = self.nodes[0].1.clock();
-        // A clock that counts suspend ends no lease too late.
+        // The clock counts suspend, so that no lease ends too late.
         let clock = if clocks.all(|other| other == clock) { clock } else { Clock::boot() };
         let membership = Membership::of(self.nodes.iter().map(|(name, _)| &**name));
         let terms = Terms::new(membership.clone(), settings.max_ttl).ending(self.ending);
@@ -333,7 +333,6 @@ impl<N: QuorumNode> Builder<N> {
             clock,
             claims: Arc::new(Claims::new(quorum.nodes(), settings.max_ttl.duration())),
             watched: Arc::default(),
-            floors: Floors::default(),
             later: Later::default(),
             register: Register::new(quorum.nodes(), membership),
             background,
@@ -377,7 +376,7 @@ impl<N: QuorumNode> Builder<N> {
         }
     }
 
-    /// A node that has forgotten its leases is quarantined until the longest lease is over.
+    /// A node that has forgotten its leases is in quarantine until the longest lease is over.
     fn check_leases(&self, max_ttl: Ttl) -> Result<(), Error> {
         let too_long = |(_, node): &&(Box<str>, N)| node.shortest_ttl() > max_ttl;
         let Some((name, node)) = self.nodes.iter().find(too_long) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Errors that name the nodes and what they said.
+//! Errors that name the nodes and their answers.
 
 use std::fmt::Write;
 
@@ -6,12 +6,13 @@ use lock_core::{Error, ErrorKind};
 
 use crate::inner::Core;
 
-/// Which kind is chosen among kinds that came equally often: the first one, as it says most.
+/// The order of kinds that came equally often: the error has the first of these kinds, because it
+/// says most.
 const ORDER: [ErrorKind; 4] =
     [ErrorKind::Unreachable, ErrorKind::Timeout, ErrorKind::NotReady, ErrorKind::OutOfMemory];
 
 impl<N> Core<N> {
-    /// Fewer nodes answered than are needed. The error says what each of the others answered.
+    /// Too few nodes gave a useful answer. The error says what each of the others answered.
     ///
     /// The error is retryable, unless too many nodes have failed for good.
     pub(crate) fn failure(
@@ -35,7 +36,7 @@ impl<N> Core<N> {
         }
         let for_good = said.iter().flatten().filter(|error| !error.is_retryable());
         let of_lease = |error: &&Error| error.kind() == ErrorKind::NotHeld;
-        // If a few nodes do not have a lease, that says nothing: the others may have it.
+        // If some nodes do not have a lease, the others may still have it.
         let is_over = for_good.clone().filter(of_lease).count() > nodes - needed;
         let cause = if for_good.clone().count() > nodes - needed {
             for_good.clone().find(|error| is_over || !of_lease(error))
@@ -51,7 +52,7 @@ impl<N> Core<N> {
 
 fn most_telling(said: &[Option<Error>]) -> Option<&Error> {
     let of = |kind| said.iter().flatten().filter(move |error| error.kind() == kind);
-    // `max_by_key` returns the last of equals.
+    // `max_by_key` returns the last of several maxima.
     let kind = ORDER.into_iter().rev().max_by_key(|&kind| of(kind).count())?;
     of(kind).next()
 }

@@ -1,4 +1,4 @@
-//! Which nodes are asked first; pure.
+//! Which nodes to ask first; pure.
 
 use lock_core::Key;
 
@@ -12,10 +12,10 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// A majority of the nodes with these hashes of their names, without the nodes that are missing, and its first node.
-/// `None` if there are too few others.
+/// A majority of the nodes with these hashes of their names, without the missing nodes; and the first node of this
+/// majority. `None` if too many nodes are missing.
 ///
-/// All clients that know of the same missing nodes ask the same majority for a key. So contenders meet at the same nodes.
+/// All clients with one view of the missing nodes ask one majority for a key. So contenders meet at the same nodes.
 /// Other keys have other majorities (rendezvous hashing; Thaler and Ravishankar, 1998).
 pub(crate) fn majority(
     quorum: Quorum,
@@ -31,8 +31,8 @@ pub(crate) fn majority(
     (first.len() == quorum.needed()).then(|| (first[0], first.into_iter().collect()))
 }
 
-/// Spreads each bit over all (the finalizer of SplitMix64; Steele, Lea and Flood, 2014).
-fn mix(mut hash: u64) -> u64 {
+/// Spreads each bit over all bits (the finalizer of SplitMix64; Steele, Lea and Flood, 2014).
+pub(crate) fn mix(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)

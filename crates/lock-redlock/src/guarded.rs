@@ -1,8 +1,9 @@
-//! What the threads of a process share.
+//! Values that the threads of a process share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A value that one thread uses at a time. No use may leave it half done, even one that panics.
+/// A value that one thread uses at a time. No use may leave the value half changed, even if the use
+/// panics.
 #[derive(Debug, Default)]
 pub(crate) struct Guarded<T>(Mutex<T>);
 

@@ -1,4 +1,4 @@
-//! One watch from the watches of several nodes.
+//! Makes one watch of the watches of several nodes.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use lock_core::{Hint, Instant};
 
 use crate::quorum::{NodeSet, Quorum};
 
-/// How long a hint waits if other nodes may have given the same hint unheard.
+/// How long a hint waits if the client may have missed this hint from other nodes.
 const SHORT: Duration = Duration::from_millis(5);
 
-/// How long a hint waits although the client hears enough nodes, and the others have not given the same hint.
+/// How long a hint waits if the client hears enough nodes, and the others have not given this hint.
 const LONG: Duration = Duration::from_secs(1);
 
-/// For how long the other nodes may repeat a hint that was passed on.
+/// How long the other nodes may repeat a hint after the client has passed it on.
 const ECHO: Duration = Duration::from_millis(50);
 
 /// Passes a hint on once a quorum of nodes has given it.
 ///
-/// A single node may become free because a client that missed a quorum gave up its vote there. If that woke all waiters,
-/// they would do the same in turn. So a hint of few nodes waits.
+/// A single node may become free because a client without a quorum gave its vote back there. If that woke all waiters,
+/// each of them would do so in turn, and wake the others. So a hint of few nodes waits.
 ///
-/// After a hint was passed on, each of the other nodes may repeat the hint: an echo. An echo and the first hint about the
-/// next lease look alike. So the first hint of such a node is in doubt. A hint in doubt wakes no waiter alone, but it
-/// counts beside others.
+/// After the client has passed a hint on, each of the other nodes may repeat the hint: an echo. An echo and the first
+/// hint about the next lease look alike. So the next hint of such a node is in doubt. A hint in doubt wakes no waiter
+/// alone, but counts beside other hints.
 #[derive(Clone, Debug)]
 pub(crate) struct Merger {
     quorum: Quorum,
@@ -31,9 +31,9 @@ pub(crate) struct Merger {
     heard: NodeSet,
     /// The nodes whose hint is in doubt.
     doubted: NodeSet,
-    /// The strongest hint, and when it is passed on although few nodes gave it.
+    /// The strongest hint, and when to pass it on although few nodes gave it.
     hint: Option<(Hint, Instant)>,
-    /// The nodes that may repeat the hint that was passed on, and until when.
+    /// The nodes that may repeat the last hint, and until when.
     echoes: (NodeSet, Instant),
 }
 
@@ -44,15 +44,15 @@ impl Merger {
         Self { quorum, listening, heard, doubted, hint: None, echoes }
     }
 
-    /// The client hears a node from now on. If that makes a quorum, the client may have missed hints before.
+    /// The client hears a node from now on. If the client only now hears a quorum, it may have missed hints before.
     pub(crate) fn listen(&mut self, node: usize) -> Option<Hint> {
         let before = self.is_sure();
         self.listening.insert(node);
         (!before && self.is_sure()).then_some(Hint::Resync)
     }
 
-    /// The client has not heard a node for some time. If the other nodes are no quorum, the client may miss hints. It may
-    /// also have missed hints if it did not hear another node either, and does not know that yet.
+    /// The client has not heard a node for some time. If the other nodes are no quorum, the client may have missed
+    /// hints. It may also have missed hints if another node is silent, too, and the client does not know that yet.
     pub(crate) fn lose(&mut self, node: usize, now: Instant) -> Option<Hint> {
         let before = self.is_sure();
         self.listening.remove(node);
@@ -63,7 +63,13 @@ impl Merger {
         self.hear(node, Hint::Resync, now)
     }
 
-    /// Whether the client hears every release: each majority has a node that the client hears.
+    /// The nodes that the client hears.
+    pub(crate) fn listening(&self) -> NodeSet {
+        self.listening
+    }
+
+    /// Whether the client hears every release, because each majority has a node that the client
+    /// hears.
     pub(crate) fn is_sure(&self) -> bool {
         self.listening.len() >= self.quorum.needed()
     }
@@ -71,7 +77,7 @@ impl Merger {
     /// A node gave a hint.
     pub(crate) fn hear(&mut self, node: usize, hint: Hint, now: Instant) -> Option<Hint> {
         if matches!(hint, Hint::Granted { .. } | Hint::Contended) {
-            // A vote never stands in a node's queue.
+            // A vote has no place in the queue of a node.
             return None;
         }
         let (echoes, until) = &mut self.echoes;
@@ -103,7 +109,7 @@ impl Merger {
         self.hint.as_ref().map(|(_, at)| *at)
     }
 
-    /// Passes on a hint that has waited long enough.
+    /// Passes a hint on that has waited long enough.
     pub(crate) fn fire(&mut self, now: Instant) -> Option<Hint> {
         let (hint, _) = self.hint.take_if(|(_, at)| *at <= now)?;
         Some(self.pass(hint, now))
@@ -115,7 +121,8 @@ impl Merger {
         hint
     }
 
-    /// How long a hint waits for the other nodes. `None` if all hints are in doubt and too few.
+    /// How long a hint waits for the other nodes. `None` if all hints are in doubt, and there are
+    /// too few of them.
     fn patience(&self) -> Option<Duration> {
         let deaf = self.quorum.nodes() - self.listening.len();
         let maybe = self.heard.len() + self.doubted.without(self.heard).len() + deaf;
@@ -170,7 +177,7 @@ mod tests {
         let mut merger = listening(3, 3);
         assert_eq!(merger.hear(1, Hint::Released, at(0)), None);
         assert_eq!(merger.due(), Some(at(1000)));
-        // With the node that the client does not hear they may be a quorum.
+        // These nodes may be a quorum together with the node that the client does not hear.
         let mut merger = listening(3, 2);
         for now in [1000, 2000] {
             assert_eq!(merger.hear(1, Hint::Released, at(now)), None);
@@ -235,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is heard of a first release, something is passed on, and within a second.
+        /// Any hint about a first release leads to a hint for the waiters within a second.
         #[test]
         fn nothing_is_swallowed_for_good(
             nodes in 1..=7usize,

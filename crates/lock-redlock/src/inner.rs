@@ -1,4 +1,4 @@
-//! The state that all handles of a quorum share, and their requests to single nodes.
+//! The state that all handles of a quorum share, and the requests to single nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,14 +13,13 @@ use crate::asked::Asked;
 use crate::background::Background;
 use crate::ballot::Ballot;
 use crate::claims::Claims;
-use crate::floors::Floors;
 use crate::later::Later;
 use crate::node::Node;
 use crate::quorum::Quorum;
 use crate::register::{LOOK, Register};
 use crate::watched::Watched;
 
-/// The nodes, and what is known about them and about the claims of this process.
+/// The nodes, and what this process knows about the nodes and its claims.
 pub(crate) struct Core<N> {
     pub(crate) nodes: Box<[Node<N>]>,
     pub(crate) quorum: Quorum,
@@ -28,13 +27,12 @@ pub(crate) struct Core<N> {
     pub(crate) clock: Clock,
     pub(crate) claims: Arc<Claims>,
     pub(crate) watched: Arc<Watched>,
-    pub(crate) floors: Floors,
     pub(crate) later: Later,
     pub(crate) register: Register,
     pub(crate) background: Background,
-    /// What this client expects of the nodes.
+    /// The standing that this client expects of the nodes.
     pub(crate) terms: Terms,
-    /// Whether the log says what to do if too few nodes vote.
+    /// Whether the log has said what to do if too few nodes vote.
     pub(crate) has_advised: AtomicBool,
 }
 
@@ -50,13 +48,13 @@ impl Settings {
     /// The shortest and the longest default time for an answer.
     const LIMITS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-    /// How long a node usually may take to answer a request about a lease of this length: a tenth of it.
+    /// How long a node usually may take to answer a request about a lease of this length: a tenth of the lease.
     pub(crate) fn limit(&self, ttl: Ttl) -> Duration {
         let (shortest, longest) = Self::LIMITS;
         self.node_timeout.unwrap_or((ttl.duration() / 10).clamp(shortest, longest))
     }
 
-    /// How long a node usually may take to answer a request that is not about a lease of known length.
+    /// How long a node usually may take to answer any other request.
     pub(crate) fn patience(&self) -> Duration {
         self.node_timeout.unwrap_or(Self::LIMITS.1)
     }
@@ -76,7 +74,7 @@ impl Settings {
 }
 
 impl<N: QuorumNode> Core<N> {
-    /// How long the slowest node may take to answer, where the nodes of the quorum have this limit.
+    /// How long the slowest node may take to answer, if the nodes have this limit.
     pub(crate) fn longest(&self, usual: Duration) -> Duration {
         self.nodes.iter().map(|node| node.limit(usual)).max().unwrap_or(usual)
     }
@@ -99,32 +97,43 @@ impl<N: QuorumNode> Core<N> {
         asked
     }
 
-    /// Prepares a request for the vote of a node. Returns the standing that the ballot has to name, if any.
+    /// Asks a node for its vote, by this ballot. If the ballot was given up when the vote comes, releases the vote. If
+    /// there is no answer, or the future is dropped, the ballot stays, or its release is due.
     ///
     /// # Errors
     ///
-    /// If the node cannot be asked, or the ballot does not stand any more when the node could be asked.
-    pub(crate) async fn may_vote(
-        self: &Arc<Self>,
-        claim: &Claim,
+    /// Also if the node cannot be asked, or the claim was given up.
+    pub(crate) async fn vote(
+        self: Arc<Self>,
+        request: Arc<Acquire>,
         ballot: Ballot,
-    ) -> Result<Option<Arc<Standing>>, Error> {
+        floor: FencingToken,
+    ) -> Result<Vote, Error> {
+        let claim = &request.claim;
         self.nodes[ballot.node].check_votes()?;
         let expects = self.identify(ballot.node).await?;
-        self.check_stands(claim, ballot)?;
-        Ok(expects)
-    }
-
-    fn check_stands(&self, claim: &Claim, ballot: Ballot) -> Result<(), Error> {
-        if self.claims.stands(claim, ballot, self.clock.now()) {
-            return Ok(());
+        self.claims.draw(claim, ballot, self.clock.now())?;
+        let owed = Owed::new(&self, claim, ballot);
+        let mut vote = self.cast(&request, ballot, floor, expects).await?;
+        match &mut vote {
+            Vote::Granted(grant) => {
+                grant.valid_until = self.dated(ballot.node, grant.valid_until);
+                if !self.claims.heard(claim, ballot, self.clock.now()) {
+                    // On the connection of the vote, if that connection is still there.
+                    Arc::clone(&self).release(owed).await?;
+                    return Err(Error::new(ErrorKind::NotReady, "the claim was given up"));
+                }
+            }
+            Vote::Busy { .. } | Vote::Abstains => self.claims.refused(claim, ballot),
+            _ => return Err(Error::new(ErrorKind::Protocol, "an unknown kind of vote")),
         }
-        Err(Error::new(ErrorKind::NotReady, "not asked: the claim was given up"))
+        owed.keep();
+        Ok(vote)
     }
 
-    /// Asks a node for its vote, by this ballot. If the node does not have the expected standing any more, it is asked
-    /// for its standing, and once more for its vote.
-    pub(crate) async fn vote(
+    /// Asks a node for its vote. If the node does not have the expected standing any more, asks for its standing, and
+    /// once more for its vote.
+    async fn cast(
         self: &Arc<Self>,
         request: &Acquire,
         ballot: Ballot,
@@ -146,12 +155,13 @@ impl<N: QuorumNode> Core<N> {
             }
         }
         self.register.forget(node);
-        let Some(standing) = self.identify(node).await? else { return Ok(Vote::Abstains) };
-        self.check_stands(&request.claim, ballot)?;
-        if standing.max_ttl.is_none() {
-            return Ok(Vote::Abstains);
+        let expects = self.identify(node).await?.filter(|standing| standing.max_ttl.is_some());
+        match expects {
+            Some(standing) if self.claims.wants(&request.claim, ballot, self.clock.now()) => {
+                self.vote_as(node, asked.expecting(standing)).await
+            }
+            _ => Ok(Vote::Abstains),
         }
-        self.vote_as(node, asked.expecting(standing)).await
     }
 
     /// Asks a node for its vote if it has the expected standing.
@@ -167,14 +177,14 @@ impl<N: QuorumNode> Core<N> {
                 self.register.saw_member(node, sent);
                 self.nodes[node].state(|state| state.lookout.clear());
             }
-            // Another client has vouched for the node, but only for shorter leases than this one.
+            // Another client has vouched for the node, but only for shorter leases.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => self.register.forget(node),
             _ => {}
         }
         self.noted(node, "vote", vote)
     }
 
-    /// Has a node confirm a token to a claim as the node knows it.
+    /// Asks a node to confirm a token for this ballot of a claim.
     pub(crate) async fn confirm(
         self: Arc<Self>,
         node: usize,
@@ -185,13 +195,17 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "confirm", answer)
     }
 
-    /// Asks a node to renew a claim as the node knows it.
+    /// Asks a node to renew this ballot of a claim. A node that has lost the ballot votes again soon, if the lease is still
+    /// held then.
     pub(crate) async fn renew(
         self: Arc<Self>,
-        node: usize,
+        ballot: Ballot,
         request: Renew,
     ) -> Result<Renewal, Error> {
+        let (node, claim) = (ballot.node, request.claim.clone());
         self.nodes[node].check_answers()?;
+        let mut request = request;
+        request.claim = ballot.claim(&claim);
         let renewed = self.nodes[node].renew(self.clock, request);
         let (answer, member) = join(renewed, self.stays_member(node, LOOK / 2)).await;
         let answer = match answer {
@@ -199,13 +213,17 @@ impl<N: QuorumNode> Core<N> {
             known => Ok(known),
         };
         let answer = self.noted(node, "renew", answer)?;
-        // A node that is not a member any more may have voted for another client since.
+        // A node that is not a member any more may have voted for another client meanwhile.
         member?;
         self.stays_member(node, LOOK).await?;
+        if matches!(answer, Renewal::Lost) {
+            self.claims.lost(&claim, ballot);
+            self.plant_soon(&claim);
+        }
         Ok(answer)
     }
 
-    /// Releases a dead ballot. If the future is dropped or fails, the release is still owed.
+    /// Releases a dead ballot. If the future is dropped or fails, the release stays due.
     pub(crate) async fn release(self: Arc<Self>, owed: Owed<N>) -> Result<Released, Error> {
         let number = owed.node();
         self.nodes[number].check_answers()?;
@@ -222,7 +240,7 @@ impl<N: QuorumNode> Core<N> {
         if clock == self.clock {
             return valid_until;
         }
-        // In this order, so that the deadline is rather too early.
+        // In this order, so that an error makes the deadline too early and not too late.
         let now = self.clock.now();
         now + valid_until.saturating_duration_since(clock.now())
     }
@@ -241,7 +259,8 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, verb, answer)
     }
 
-    /// Notes an answer. After a connection has broken, the next one may lead to another server.
+    /// Notes an answer. After a connection has broken, the next connection may lead to another
+    /// server.
     pub(crate) fn noted<T>(
         &self,
         node: usize,

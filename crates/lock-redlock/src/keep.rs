@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 use crate::inner::Core;
 use crate::register::{Identity, Untold, twins};
 
-/// How long to wait before asking a node again that could not be reached.
+/// How long to wait before asking an unreachable node again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 impl<N: QuorumNode> Core<N> {
-    /// Makes sure that a node is another server than the rest, and a member of this quorum. Returns the standing that a
-    /// ballot for the node has to name, or `None` if the node votes in any case.
+    /// Makes sure that a node is a server of its own, and a member of this quorum. Returns the standing that a ballot
+    /// for the node has to name, or `None` if the node votes in any case.
     pub(crate) async fn identify(
         self: &Arc<Self>,
         node: usize,
@@ -28,26 +28,24 @@ impl<N: QuorumNode> Core<N> {
             _ => self.meet(node).await?,
         };
         let Some(standing) = known.filter(|_| self.settings.quarantine) else { return Ok(None) };
-        if self.is_member(&standing) { Ok(Some(standing)) } else { Err(self.is_no_member(node)) }
+        if self.is_member(&standing) { Ok(Some(standing)) } else { self.is_no_member(node) }
     }
 
     pub(crate) fn is_member(&self, standing: &Standing) -> bool {
         standing.membership == self.terms.membership || !self.settings.quarantine
     }
 
-    fn is_no_member(&self, node: usize) -> Error {
-        let name = &*self.nodes[node].name;
+    fn is_no_member<T>(&self, node: usize) -> Result<T, Error> {
+        let it = &self.nodes[node];
         let message = format!(
-            "{name} is a member of a quorum of other nodes: all clients must give the same nodes the same names, and \
-             Redlock::replace replaces a node"
+            "{} is a member of a quorum of other nodes: all clients must give the same nodes the same names, and \
+             Redlock::replace replaces a node",
+            it.name
         );
-        self.nodes[node]
-            .noted::<()>("standing", Err(Error::new(ErrorKind::InvalidConfig, message.clone())))
-            .ok();
-        Error::new(ErrorKind::InvalidConfig, message)
+        it.noted("standing", Err(Error::new(ErrorKind::InvalidConfig, message)))
     }
 
-    /// Asks a node which server it is, and for its standing. `None` if it cannot tell.
+    /// Asks a node which server it is, and for its standing. `None` if the node cannot tell.
     pub(crate) async fn meet(
         self: &Arc<Self>,
         node: usize,
@@ -58,9 +56,7 @@ impl<N: QuorumNode> Core<N> {
             return Ok(Some(standing));
         }
         match standing.max_ttl {
-            None => {
-                self.keep(node, &standing.quarantine);
-            }
+            None => self.keep(node, &standing.quarantine),
             Some(max_ttl) if max_ttl < self.settings.max_ttl => {
                 self.say_vouched(node, &standing.quarantine).await?;
                 return self.look(node).await;
@@ -93,8 +89,8 @@ impl<N: QuorumNode> Core<N> {
         }
     }
 
-    /// The terms for the next look at a node. No quarantine ends while too few nodes are known to be members: a node
-    /// that is to replace another one must not vote before it does.
+    /// The terms for the next look at a node. No quarantine ends while too few nodes are known to be members,
+    /// because a node must not vote before it has replaced its predecessor.
     fn terms(&self) -> Terms {
         let is_one_quorum = self.register.members() >= self.quorum.needed();
         let puts_off = self.terms.ending == Ending::ByClock && !is_one_quorum;
@@ -102,7 +98,7 @@ impl<N: QuorumNode> Core<N> {
         self.terms.clone().ending(ending)
     }
 
-    /// Fails unless the node is a member of this quorum, or was one after a request that was sent `within` a time.
+    /// Fails unless the node is a member of this quorum, or was a member at a request that was sent `within` this time.
     pub(crate) async fn stays_member(
         self: &Arc<Self>,
         node: usize,
@@ -115,14 +111,14 @@ impl<N: QuorumNode> Core<N> {
             return Ok(());
         }
         match self.meet(node).await? {
-            Some(standing) if !self.is_member(&standing) => Err(self.is_no_member(node)),
+            Some(standing) if !self.is_member(&standing) => self.is_no_member(node),
             _ => Ok(()),
         }
     }
 
-    /// Notes that a node is quarantined, as it has just answered, and starts a task that vouches for it when it is time.
-    /// Returns whether the quarantine is news.
-    pub(crate) fn keep(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> bool {
+    /// Notes that a node is in quarantine, as it has just answered, and starts the task that vouches for the node in
+    /// time.
+    fn keep(self: &Arc<Self>, node: usize, quarantine: &Quarantine) {
         let now = self.clock.now();
         let (is_new, begin) = self.nodes[node].state(|state| {
             let is_new = state.lookout.see(quarantine, now);
@@ -138,13 +134,12 @@ impl<N: QuorumNode> Core<N> {
         if begin {
             self.background.spawn_while_open(Arc::clone(self).keep_watch(node));
         }
-        is_new
     }
 
     async fn keep_watch(self: Arc<Self>, node: usize) {
         let mut backoff = BACKOFF;
         while let Some((quarantine, due)) = self.due(node) {
-            // A timer may be early on the clock of the leases, and stands still while the machine sleeps.
+            // A timer may be early on the clock of the leases, because it stands still while the machine sleeps.
             let left = due.saturating_duration_since(self.clock.now());
             if !left.is_zero() {
                 sleep(left.min(Duration::from_secs(1))).await;
@@ -172,7 +167,7 @@ impl<N: QuorumNode> Core<N> {
         })
     }
 
-    /// Tells a node that no lease which it may have forgotten lives any more. `false` if another quarantine has begun.
+    /// Tells a node that every lease that it may have forgotten is over. `false` if another quarantine has begun.
     async fn say_vouched(&self, node: usize, quarantine: &Quarantine) -> Result<bool, Error> {
         self.call(node, "vouch", |it| it.vouch(quarantine, self.settings.max_ttl)).await
     }
@@ -181,13 +176,13 @@ impl<N: QuorumNode> Core<N> {
         if self.say_vouched(node, quarantine).await? {
             self.votes_again(node, quarantine);
         } else {
-            // Another quarantine has begun, or this one is over. The node tells which.
+            // Another quarantine has begun, or this quarantine is over. The node tells which.
             self.meet(node).await?;
         }
         Ok(())
     }
 
-    /// Notes that a quarantine is over, unless another one was seen since.
+    /// Notes that a quarantine is over, unless a later quarantine was seen.
     fn votes_again(&self, node: usize, quarantine: &Quarantine) {
         let ended = self.nodes[node].state(|state| {
             let due = state.lookout.due(self.settings.max_ttl);
@@ -205,7 +200,7 @@ impl<N: QuorumNode> Core<N> {
 
     /// Vouches for a node without waiting. The caller asserts that the node has forgotten no lease.
     pub(crate) async fn vouch_now(self: Arc<Self>, node: usize) -> Result<(), Error> {
-        // The quarantine may have changed between the requests, but not again and again.
+        // The quarantine may change between two requests, but not again and again.
         for _ in 0..3 {
             let Some(mut standing) = self.meet(node).await? else { return Ok(()) };
             if !self.is_member(&standing) {
@@ -220,7 +215,7 @@ impl<N: QuorumNode> Core<N> {
         Err(Error::new(ErrorKind::NotReady, "it forgets what was vouched for"))
     }
 
-    /// How long a node is still quarantined at least.
+    /// How long a node stays in quarantine at least.
     pub(crate) fn quarantined_for(&self, node: usize) -> Option<Duration> {
         let longest = self.settings.max_ttl;
         let due = self.nodes[node].state(|state| state.lookout.due(longest).map(|(_, due)| due))?;
@@ -236,15 +231,10 @@ impl<N: QuorumNode> Core<N> {
             format!("quarantined for another {left:?} at least, for it may have forgotten leases");
         Error::new(ErrorKind::NotReady, message)
     }
-
-    /// Which server a node is, if that is known.
-    pub(crate) fn identity(&self, node: usize) -> Option<Identity> {
-        self.register.get(node, self.clock.now())
-    }
 }
 
 impl<N> Core<N> {
-    /// Whether so many nodes are quarantined that the others make no majority.
+    /// Whether so many nodes are in quarantine that the others make no majority.
     pub(crate) fn is_quarantined(&self) -> bool {
         let out = self
             .nodes
@@ -254,7 +244,7 @@ impl<N> Core<N> {
         out > self.quorum.nodes() - self.quorum.needed()
     }
 
-    /// What to do if too many nodes are quarantined.
+    /// What to do if too many nodes are in quarantine.
     pub(crate) fn advice(&self) -> String {
         let max_ttl = self.settings.max_ttl.duration();
         let clock = if self.terms.ending == Ending::ByClock {

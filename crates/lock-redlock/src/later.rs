@@ -1,13 +1,13 @@
-//! The votes of the other nodes, for leases that a bare majority granted.
+//! The votes of the other nodes for leases that a bare majority has granted.
 //!
-//! The other nodes are asked if the lease is held for longer than a moment. So the lease outlives the nodes that voted at
-//! first, and a lease that is released at once costs no more commands.
+//! The quorum asks the other nodes if the lease is held for longer than a moment. So a held lease outlives the nodes
+//! that voted at first, and a lease that is released at once costs no further commands.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Claim, Instant, QuorumNode, Renew, Ttl};
+use lock_core::{Claim, Instant, QuorumNode};
 use tokio::time::sleep;
 
 use crate::guarded::Guarded;
@@ -16,26 +16,26 @@ use crate::inner::Core;
 /// How long a moment is.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// The leases that were granted a moment ago, the oldest first.
+/// The new leases, the oldest first.
 #[derive(Default)]
 pub(crate) struct Later(Guarded<Leases>);
 
 #[derive(Default)]
 struct Leases {
     leases: VecDeque<(Instant, Claim)>,
-    /// Whether the worker looks after them.
+    /// Whether the work of asking for them is under way.
     is_watched: bool,
 }
 
 impl Later {
-    /// Adds a lease. Returns whether the worker has to begin.
+    /// Adds a lease. Returns whether the work has to begin.
     fn add(&self, due: Instant, claim: &Claim) -> bool {
         let mut later = self.0.lock();
         later.leases.push_back((due, claim.clone()));
         !std::mem::replace(&mut later.is_watched, true)
     }
 
-    /// The leases that are due. `None` if there are no leases at all: then the work ends.
+    /// The leases that are due. `None` if there are no leases: the work then ends.
     fn due(&self, now: Instant) -> Option<Vec<Claim>> {
         let mut later = self.0.lock();
         later.is_watched = !later.leases.is_empty();
@@ -46,7 +46,7 @@ impl Later {
 }
 
 impl<N: QuorumNode> Core<N> {
-    /// Asks the other nodes to vote as well, if the lease is held for longer than a moment.
+    /// Asks the nodes without a vote for the lease to vote, too, if the lease is held for longer than a moment.
     pub(crate) fn plant_soon(self: &Arc<Self>, claim: &Claim) {
         if self.later.add(self.clock.now() + MOMENT, claim) {
             let core = Arc::clone(self);
@@ -56,16 +56,6 @@ impl<N: QuorumNode> Core<N> {
                     sleep(MOMENT).await;
                 }
             });
-        }
-    }
-
-    /// A vote for what is left of the lease, so that it ends with the others.
-    fn plant(self: &Arc<Self>, claim: &Claim) {
-        let now = self.clock.now();
-        let Some((held, nodes)) = self.claims.lacking(claim, now) else { return };
-        if let Ok(ttl) = Ttl::new(held.valid_until.saturating_duration_since(now)) {
-            let held = Renew::new(claim.clone(), ttl);
-            nodes.iter().for_each(|node| self.replant(node, &held));
         }
     }
 }

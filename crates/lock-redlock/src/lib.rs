@@ -2,25 +2,25 @@
 //!
 //! [`Redlock`] takes several [nodes](lock_core::QuorumNode), each of which is a store that fails on its own.
 //! [`Redlock`] is a [`Backend`](lock_core::Backend) itself: the client with the votes of a majority holds the lock.
-//! The crate does not know which stores the nodes are. Over nodes of `lock-redis` it is the Redlock algorithm of
-//! the Redis documentation, without some of the holes of that algorithm: see [`divergence`].
+//! The crate works with any store as a node. With nodes of `lock-redis` it is the Redlock algorithm of the Redis
+//! documentation, without some of the holes of that algorithm: see [`divergence`].
 //!
 //! # What is promised
 //!
 //! At most one *valid* lease per key exists at a time (or as many as its mode allows), while
 //!
 //! - (a) every node that votes keeps its data, or sits out a quarantine after it may have lost data;
-//! - (b) clock *rates* differ by less than [`Ttl::drift`](lock_core::Ttl::drift) allows, and the nodes' clocks are
-//!   not set by more than that;
-//! - (c) the holder stops when its lease says that it is lost;
-//! - (d) all clients name the same [longest lease](Builder::max_ttl). They must also name the same nodes: a node does not
-//!   vote for a client that names others;
+//! - (b) clock *rates* differ by less than [`Ttl::drift`](lock_core::Ttl::drift) allows, and no clock of a node is
+//!   set by more than that;
+//! - (c) the holder stops when its lease is lost;
+//! - (d) all clients name the same [longest lease](Builder::max_ttl). They must also name the same nodes: a node does
+//!   not vote for a client that names other nodes;
 //! - (e) the clock of a node is not set forward while the node is in quarantine, unless [the
 //!   fallback](Builder::without_clock_fallback) is switched off.
 //!
 //! Independently of (a) to (c), the fencing tokens of successive exclusive grants increase, so a resource that refuses
 //! lower tokens is safe. After a node has forgotten its counters, tokens increase if the clocks of clients differ by
-//! less than the quarantine of the node lasts.
+//! less than the length of the quarantine.
 //!
 //! While a client reaches a majority of the nodes, it can take locks and keep them:
 //!
@@ -46,7 +46,7 @@
 //! let quorum = Redlock::builder().nodes(stores.clone()).build().await?;
 //! quorum.init().await?;
 //!
-//! // Two of five are gone, and nothing is lost.
+//! // Two of five nodes are gone, and nothing is lost.
 //! stores[1].faults().cut();
 //! stores[4].faults().cut();
 //! let claim = Claim::exclusive(Key::new("orders/42")?, OwnerToken::generate()?);
@@ -67,25 +67,25 @@
 //!
 //! The quorum first asks a bare majority of the nodes. The key and the names of the nodes determine this majority, so
 //! all clients should give a node the same name. A lock that no other client wants then costs one request and one
-//! release for each node of the majority: six commands with five nodes. The quorum asks the other nodes as well if the
-//! majority cannot decide alone, or has not decided after two round trips, and at least a millisecond. If a node is
-//! known to be away, the next node takes its place. About once a second the quorum asks all nodes, to find out whether
-//! the node is back. So a lock takes as long as the slowest node of a majority, whether the other nodes are slow,
-//! stopped or dead. The exception is the first request that meets a node after the node has stopped. The quorum needs a
-//! second round only if votes were split, because several clients asked for a free lock at the same moment.
+//! release for each node of the majority: six commands with five nodes. The quorum also asks the other nodes if the
+//! majority cannot decide alone, or has not decided after two round trips and at least a millisecond. If the quorum
+//! knows that a node is missing, the next node takes its place. About once a second the quorum asks all nodes, to find
+//! out whether the missing node is back. So a lock takes as long as the slowest node of a majority, even if the other
+//! nodes are slow, stopped or dead. The exception is the first request to a node after the node has stopped. The quorum
+//! needs a second round only if several clients asked for a free lock at one moment and split the votes.
 //!
 //! A lease that is held for longer than 50 ms gets the votes of the other nodes in the background. So it outlives the
 //! loss of any minority.
 //!
-//! The rest happens in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of yours: the
-//! quorum gives back votes that come too late, unless the lock is held; it repeats releases that a node has missed; and
-//! it vouches for nodes that were quarantined. The caller of a request polls the request. If the caller runs on a tokio
-//! runtime, that runtime must have time enabled. That runtime also waits for the answers after those of the majority, so
-//! that no other thread wakes for them. If that runtime stands still or ends, the quorum goes on without it.
+//! The rest of the work runs in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of
+//! yours. The quorum gives back votes that come too late, unless the lock is held. It repeats releases that a node has
+//! missed. It vouches for nodes in quarantine. The caller of a request polls the request. If the caller runs on a tokio
+//! runtime, that runtime needs a timer. This runtime also waits for the answers after those of the majority, so that no
+//! other thread wakes for them. If it stands still or ends, the quorum goes on without it.
 //!
-//! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes are
-//! less than a millisecond away, the request then asks one node of the majority first, and asks the others when it has
-//! that vote. So a client that is refused has sent one command, and clients seldom split the votes.
+//! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes
+//! are less than a millisecond away, a request then asks one node of the majority first, and asks the others when it
+//! has that vote. So a refused client has sent one command, and clients seldom split the votes.
 //!
 //! Clients that want a key also take turns. A release tells the client how many other clients listen. Before the client
 //! asks again, it waits until each of them has had a turn, or until five milliseconds pass without a turn. Then the client
@@ -93,31 +93,32 @@
 //!
 //! # Nodes that may have forgotten
 //!
-//! A node that restarts empty or from an old file, or that is flushed, has forgotten locks that are held. It would vote
-//! for a second holder. So it is quarantined: a node abstains until a client has vouched for its data. A client vouches
-//! for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a little more, on the clock of
-//! the client. The nodes of a new deployment are quarantined as well, unless an operator calls [`init`](Redlock::init).
-//! [`status`](Redlock::status) says which nodes are quarantined, and for how long.
+//! If a node restarts empty or from an old file, or is flushed, it has forgotten the leases that it granted. It would
+//! vote for a second holder. So such a node is in *quarantine*: it does not vote until a client has vouched for its
+//! data. A client vouches for a node after it has watched the node for the [longest lease](Builder::max_ttl) and a
+//! little more, on the clock of the client. The nodes of a new deployment are in quarantine as well, unless an operator
+//! calls [`init`](Redlock::init). [`status`](Redlock::status) says which nodes are in quarantine, and for how long.
 //!
-//! If no client lives for so long, as with cron jobs and command lines, the clock of the node ends the quarantine after
-//! twice the longest lease. That time begins when a client first sees the quarantine. It assumes that the clock of the
-//! node is not set forward in the meantime. [`Builder::without_clock_fallback`] leaves it to clients alone.
+//! If no client lives that long, as with cron jobs and command lines, the clock of the node ends the quarantine after
+//! twice the longest lease. This time begins when a client first sees the quarantine. The fallback is safe only if the
+//! clock of the node is not set forward meanwhile. With [`Builder::without_clock_fallback`], only clients end a
+//! quarantine.
 //!
 //! # Which nodes belong together
 //!
-//! Each node records the names of the nodes of its quorum, as a hash. It votes only for clients that name the same nodes. A
-//! server that takes the place of another one gets another name, and [`replace`](Redlock::replace) makes it a member.
+//! Each node records a hash of the names of all nodes of its quorum. It votes only for clients that name these nodes. A
+//! server that takes the place of another server gets a new name, and [`replace`](Redlock::replace) makes it a member.
 //!
 //! # What works over it
 //!
 //! | | |
 //! | --- | --- |
-//! | exclusive and shared locks | yes, where the nodes know them |
+//! | exclusive and shared locks | yes, if the nodes have them |
 //! | [converting](lock_core::ConvertBackend) a lease | no: `RwLock::upgradable_read` does not compile, and a downgraded writer keeps its exclusive lease |
-//! | [joint holders](lock_core::JointBackend) | no: the owner of a `ReentrantMutex` enters again in its own process, and `Locks::owner`, which lets it enter in another process, does not compile |
-//! | [values beside a lock](lock_core::CellBackend) | yes: every later load returns the value that was written; a value that has reached too few nodes is loaded as not settled |
+//! | [joint holders](lock_core::JointBackend) | no: the owner of a `ReentrantMutex` enters again in its own process, and `Locks::owner`, for an owner of another process, does not compile |
+//! | [values beside a lock](lock_core::CellBackend) | yes: every later load returns a written value; a value that has reached too few nodes is not settled |
 //! | [inspection](lock_core::InspectBackend) | yes: it shows the holders that have a majority |
-//! | counting [permits](lock_core::PermitBackend) | no, and it does not compile |
+//! | counted [permits](lock_core::PermitBackend) | no: a `Semaphore` does not compile |
 //! | a queue among processes | no: a waiting process hears that a majority is free, and asks |
 //! | several locks in one step | no: a caller takes them one after another |
 //!
@@ -132,17 +133,18 @@
 //!
 //! # What to do instead
 //!
-//! - **Instead of an upgradable read**: read, let go, and look again after `write`. Or take `write` at once, and
+//! - **Instead of an upgradable read**: read, release the lock, and look again after `write`. Or take `write` at
+//!   once, and
 //!   [`downgrade`](https://docs.rs/lock-sync/latest/lock_sync/struct.RwLockWriteGuard.html#method.downgrade) as soon
 //!   as there is nothing more to write. Readers of the process then enter beside the guard. Readers of other
-//!   processes wait until the last of these has let go, because the quorum has one exclusive lease all the time.
-//! - **Instead of a lock that another process re-enters**: an owner enters a `ReentrantMutex` again in its own process.
-//!   Between processes, let the process that holds the lock do the work, and pass its fencing token along.
+//!   processes wait until the last reader of this process has left, because the process keeps its exclusive lease.
+//! - **Instead of a lock that another process enters again**: let the process that holds the lock do the work, and pass
+//!   its fencing token along. In its own process, an owner enters a `ReentrantMutex` again.
 //! - **Instead of a semaphore**: take one of several exclusive locks, with `Locks::slot_semaphore`.
 //!
-//! If some nodes had done a conversion and others had not, the quorum would have to undo it while the lease is held and
-//! renewed. If nodes differed about the members of a group, the quorum would have to undo that as well. Half of the
-//! bugs of this crate came from there, for little use.
+//! Conversions and groups are missing for a reason. If some nodes had converted a lease and others had not, the quorum
+//! would have to undo the conversion under its holder. If nodes differed about the members of a group, the quorum would
+//! have to undo that as well. Half of the bugs of this crate came from there, for little use.
 //!
 //! ```compile_fail,E0277
 //! fn converts<B: lock_core::ConvertBackend>() {}
@@ -158,7 +160,7 @@
 //!
 //! The crate emits events of [`tracing`]. The target `lock_redlock::node`, with the field `node`, has the answers of
 //! each node (level trace), its errors (debug), and lasting changes of its state (info and warn). The target
-//! `lock_redlock` has the outcome of each round (debug). No event has an owner token.
+//! `lock_redlock` has the outcome of each round (debug). No event shows an owner token.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -175,13 +177,13 @@ mod capabilities;
 mod claims;
 mod failure;
 mod first;
-mod floors;
 mod guarded;
 mod hints;
 mod inner;
 mod keep;
 mod later;
 mod node;
+mod pace;
 mod presence;
 mod quarantine;
 mod quorum;

@@ -1,6 +1,5 @@
 //! One node, as this process sees it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, Ttl, Vote};
@@ -8,6 +7,7 @@ use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Ren
 use crate::agenda::Agenda;
 use crate::first;
 use crate::guarded::Guarded;
+use crate::pace::Pace;
 use crate::presence::{Presence, State};
 
 /// A store that votes, its name for people, and its recent state.
@@ -16,22 +16,13 @@ pub(crate) struct Node<N> {
     pub(crate) backend: N,
     /// A hash of the name.
     pub(crate) hash: u64,
-    /// How long the node may take to answer, if that was said for this node.
-    pub(crate) timeout: Option<Duration>,
-    /// What the quorum still has to do at the node. No thread locks it and the state at once: two threads that did so in
-    /// different orders would wait for each other.
+    /// How long the node may take to answer, if this node has a limit of its own.
+    timeout: Option<Duration>,
+    /// What the quorum still has to do at the node. No thread holds two of the agenda, the pace and the state: threads that
+    /// took them in different orders would wait for one another.
     pub(crate) agenda: Guarded<Agenda>,
+    pub(crate) pace: Guarded<Pace>,
     presence: Presence,
-    /// How many unanswered requests there are that no caller waits for any more.
-    behind: AtomicUsize,
-    /// When the first of these was asked, and when the node last answered anything, in nanoseconds on the clock of the
-    /// quorum.
-    behind_since: AtomicU64,
-    heard: AtomicU64,
-    /// When the node was last asked although it was missing, in nanoseconds on the clock of the quorum.
-    looked: AtomicU64,
-    /// The round trip in nanoseconds, smoothed; zero before the first answer.
-    trip: AtomicU64,
 }
 
 impl<N> Node<N> {
@@ -41,81 +32,27 @@ impl<N> Node<N> {
         timeout: Option<Duration>,
         presence: Presence,
     ) -> Self {
-        Self {
-            hash: first::hash(name.as_bytes()),
-            timeout,
-            name,
-            backend,
-            agenda: Guarded::new(Agenda::new()),
-            presence,
-            behind: AtomicUsize::new(0),
-            behind_since: AtomicU64::new(0),
-            heard: AtomicU64::new(0),
-            looked: AtomicU64::new(0),
-            trip: AtomicU64::new(0),
-        }
+        let (agenda, pace) = (Guarded::new(Agenda::new()), Guarded::new(Pace::new()));
+        let hash = first::hash(name.as_bytes());
+        Self { name, backend, hash, timeout, agenda, pace, presence }
     }
 
-    /// How many answers a node may owe before it is no longer asked. Otherwise a stopped node would collect every
-    /// request until each has timed out, and a node far away would collect more votes than it releases.
+    /// How many answers a node may owe before the quorum asks it no more. Without this limit, a stopped node
+    /// would collect requests until each has timed out, and a node far away would collect more votes than it
+    /// releases.
     const MAX_BEHIND: usize = 256;
-
-    /// How often a missing node is asked, to find out whether it is back.
-    const LOOK_AFTER: Duration = Duration::from_secs(1);
-
-    /// The caller of a request no longer waits for the answer.
-    pub(crate) fn falls_behind(&self, asked: Instant) {
-        if self.behind.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.behind_since.store(asked.as_nanos(), Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn catches_up(&self) {
-        self.behind.fetch_sub(1, Ordering::Relaxed);
-    }
 
     /// Fails if asking the node is of no use.
     ///
     /// # Errors
     ///
-    /// If it is far behind with its answers.
+    /// If the node is far behind with its answers.
     pub(crate) fn check_answers(&self) -> Result<(), Error> {
-        let behind = self.behind.load(Ordering::Relaxed);
+        let behind = self.pace.lock().behind();
         if behind < Self::MAX_BEHIND {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Timeout, format!("not asked: {behind} answers are overdue")))
-    }
-
-    /// Whether the node may not answer, or not vote: it owes an answer, or [is out](Self::is_out).
-    pub(crate) fn is_away(&self) -> bool {
-        self.is_out() || self.behind.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether the node failed lately, is in quarantine, or has ballots to release or to give.
-    fn is_out(&self) -> bool {
-        self.state(|state| state.is_out()) || self.agenda.lock().len() > 0
-    }
-
-    /// Whether the node [is out](Self::is_out), or owes an answer and has answered nothing for the time `after`. A node
-    /// that is merely the last of a majority to answer is not missing.
-    pub(crate) fn is_missing(&self, now: Instant, after: Duration) -> bool {
-        let since =
-            self.behind_since.load(Ordering::Relaxed).max(self.heard.load(Ordering::Relaxed));
-        let is_silent = now > Instant::from_nanos(since) + after;
-        self.is_out() || is_silent && self.behind.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether it is time to ask a missing node again: it may be back. Returns `true` once in each
-    /// [`LOOK_AFTER`](Self::LOOK_AFTER).
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        let looked = self.looked.load(Ordering::Relaxed);
-        let is_due = now > Instant::from_nanos(looked) + Self::LOOK_AFTER;
-        is_due
-            && self
-                .looked
-                .compare_exchange(looked, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
     }
 
     /// Fails if asking the node for a vote is of no use.
@@ -131,6 +68,21 @@ impl<N> Node<N> {
         Err(Error::new(ErrorKind::Timeout, format!("not asked: {left} releases come first")))
     }
 
+    /// Whether the node may stay silent, or not vote: it owes an answer, or [is out](Self::is_out).
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_out() || self.pace.lock().behind() > 0
+    }
+
+    /// Whether the node failed lately, is in quarantine, or has ballots to release or to give.
+    fn is_out(&self) -> bool {
+        self.state(|state| state.is_out()) || self.agenda.lock().len() > 0
+    }
+
+    /// Whether the node [is out](Self::is_out), or is silent.
+    pub(crate) fn is_missing(&self, now: Instant, after: Duration) -> bool {
+        self.is_out() || self.pace.lock().is_silent(now, after)
+    }
+
     /// Makes a request, and notes how long its answer took.
     pub(crate) async fn timed<'a, F: Future>(
         &'a self,
@@ -139,53 +91,41 @@ impl<N> Node<N> {
     ) -> F::Output {
         let sent = clock.now();
         let answer = request(&self.backend).await;
-        let now = clock.now();
-        self.heard.store(now.as_nanos(), Ordering::Relaxed);
-        let took = now.saturating_duration_since(sent);
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let before = self.trip.load(Ordering::Relaxed);
-        let smoothed = if before == 0 { took } else { before - before / 8 + took / 8 };
-        self.trip.store(smoothed, Ordering::Relaxed);
+        self.pace.lock().answered(sent, clock.now());
         answer
     }
 
-    /// How long this node may take to answer, where the nodes of the quorum have this limit.
+    /// How long this node may take to answer, if the nodes have this limit.
     pub(crate) fn limit(&self, usual: Duration) -> Duration {
         self.timeout.unwrap_or(usual)
     }
 
-    /// How long an answer takes, on a smoothed average. `None` before the first answer.
-    pub(crate) fn trip(&self) -> Option<Duration> {
-        let nanos = self.trip.load(Ordering::Relaxed);
-        (nanos > 0).then_some(Duration::from_nanos(nanos))
-    }
-
-    /// Looks at what is known of the node, or changes it. Observers hear of a change.
+    /// Looks at the state of the node, or changes it. Observers hear of a change.
     pub(crate) fn state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         self.presence.with(&self.name, change)
     }
 
-    /// Passes an answer on, logs it, and keeps its error as the node's trouble.
+    /// Passes an answer on, logs it, and keeps its error as the trouble of the node.
     pub(crate) fn noted<T>(&self, verb: &str, answer: Result<T, Error>) -> Result<T, Error> {
         let node = &*self.name;
         match &answer {
             Ok(_) => {
-                tracing::trace!(target: "lock_redlock::node", node, verb, trip = ?self.trip());
-                // An error is dropped while nothing is locked.
-                drop(self.state(|state| state.trouble.take()));
+                let trip = || self.pace.lock().trip();
+                tracing::trace!(target: "lock_redlock::node", node, verb, trip = ?trip());
             }
             Err(error) => {
                 let kind = error.kind();
                 tracing::debug!(target: "lock_redlock::node", node, verb, ?kind, %error);
-                let error = error.clone();
-                drop(self.state(|state| state.trouble.replace(error)));
             }
         }
+        let mut trouble = answer.as_ref().err().cloned();
+        // The old error is dropped outside all locks.
+        self.state(|state| std::mem::swap(&mut state.trouble, &mut trouble));
         answer
     }
 }
 
-/// A node gives no lease that is shorter than its limit. Of a longer lease, only the time counts that was asked for.
+/// A node gives no lease that is shorter than its limit. If it gives a longer lease, only the requested time counts.
 impl<N: QuorumNode> Node<N> {
     /// Asks for a vote.
     pub(crate) async fn vote(&self, clock: Clock, mut ballot: Ballot) -> Result<Vote, Error> {
@@ -207,7 +147,7 @@ impl<N: QuorumNode> Node<N> {
         renewal
     }
 
-    /// Lengthens a lease that is too short for the node, and is about to be asked for. Returns until when it counts.
+    /// Lengthens a requested lease that is too short for the node. Returns until when the lease counts.
     fn lengthen(&self, ttl: &mut Ttl) -> Instant {
         let (asked, shortest) = (*ttl, self.backend.shortest_ttl());
         if shortest <= asked {

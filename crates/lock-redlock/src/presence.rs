@@ -6,7 +6,7 @@ use lock_core::{Clock, Error, Instant};
 use crate::guarded::Guarded;
 use crate::quarantine::Lookout;
 
-/// What this client knows of a node, and its observers hear of.
+/// What this client knows of a node and reports to its observers.
 #[derive(Debug)]
 pub(crate) struct Presence {
     observers: Observers,
@@ -16,17 +16,17 @@ pub(crate) struct Presence {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The quarantine that the node was last seen in.
+    /// The last known quarantine of the node.
     pub(crate) lookout: Lookout,
     /// Whether a task watches the quarantine.
     pub(crate) is_watched: bool,
-    /// Why the last answer was none.
+    /// The error of the last request, if it failed.
     pub(crate) trouble: Option<Error>,
-    /// Since when the node has not taken part, if it does not.
+    /// Since when the node has not taken part. `None` if it takes part.
     out: Option<Instant>,
 }
 
-/// What a change of the state means.
+/// The news in a change of the state.
 enum News {
     KeptOut(Option<Error>),
     Back(Instant),
@@ -37,7 +37,7 @@ impl Presence {
         Self { observers, clock, state: Guarded::default() }
     }
 
-    /// Looks at the state, or changes it. Tells the observers what has changed, after the state is unlocked.
+    /// Looks at the state, or changes it. Tells the observers of a change after it has unlocked the state.
     pub(crate) fn with<R>(&self, name: &str, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -61,7 +61,7 @@ impl Presence {
 }
 
 impl State {
-    /// Whether the node takes no part.
+    /// Whether the node does not take part.
     pub(crate) fn is_out(&self) -> bool {
         self.trouble.is_some() || self.lookout.is_quarantined()
     }

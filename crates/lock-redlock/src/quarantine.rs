@@ -2,7 +2,7 @@
 
 use lock_core::{Instant, Quarantine, Ttl};
 
-/// What this process has seen of one node's quarantines.
+/// What this process has seen of the quarantines of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Lookout {
     seen: Option<(Quarantine, Instant)>,
@@ -19,9 +19,9 @@ impl Lookout {
         true
     }
 
-    /// The quarantine of the node, and when every lease that it may have forgotten is over. Such a lease is no longer
-    /// than `max_ttl`. It was written before the node sent the answer that first named the quarantine. The node's clock
-    /// is no slower than the drift allows.
+    /// The quarantine of the node, and when every lease that the node may have forgotten is over. Such a lease is no
+    /// longer than `max_ttl`. The node wrote it before the answer that first named the quarantine. The clock of the
+    /// node is no slower than the drift allows.
     pub(crate) fn due(&self, max_ttl: Ttl) -> Option<(&Quarantine, Instant)> {
         let (quarantine, seen) = self.seen.as_ref()?;
         Some((quarantine, *seen + max_ttl.quarantine()))

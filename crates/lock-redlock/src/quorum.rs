@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How many nodes there are, and how many of them are a majority.
+/// The number of nodes, and the size of a majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quorum {
     nodes: usize,
@@ -12,7 +12,7 @@ impl Quorum {
     /// The highest number of nodes.
     pub(crate) const MAX: usize = 31;
 
-    /// A quorum of so many nodes, at least one and at most [`MAX`](Self::MAX).
+    /// A quorum of this many nodes: at least one, and at most [`MAX`](Self::MAX).
     pub(crate) fn of(nodes: usize) -> Self {
         Self { nodes }
     }
@@ -21,7 +21,7 @@ impl Quorum {
         self.nodes
     }
 
-    /// How many nodes are a majority: any two majorities have a node in common.
+    /// The size of a majority: any two majorities have a node in common.
     pub(crate) fn needed(self) -> usize {
         self.nodes / 2 + 1
     }

@@ -24,21 +24,21 @@ use crate::{acquire, capabilities, release, renew, replace, status, watching};
 ///
 /// A node knows a claim by a *ballot*: an owner token for one attempt at that node. The first ballot of a claim has the
 /// owner token of the claim. A ballot that was given up is dead: the process does not use its token again, and draws a
-/// random one for the next attempt. So the release of a dead ballot ends no other vote, whenever it arrives. The
-/// process remembers that a claim has dead ballots for as long as the claim is asked for, and for the
-/// [longest lease](Builder::max_ttl) after that.
+/// random token for the next attempt. So the release of a dead ballot ends no other vote, no matter when it arrives.
+/// The process remembers a claim with dead ballots as long as it asks for the claim, and for the [longest
+/// lease](Builder::max_ttl) after that.
 ///
-/// The process knows the ballots of its claims. A claim that the process does not know, because another process asked
-/// for it, is renewed and released by its first ballots. If that process has given up a ballot of the claim before,
+/// The process knows the ballots of its claims. If another process asked for a claim, this process renews and
+/// releases the claim by its first ballots. But if the other process has given up a ballot of the claim before,
 /// [`renew`](Backend::renew) answers that the lease is lost and [`release`](Backend::release) that it is not held,
-/// although the other process may hold it. Its lease ends by itself.
+/// although the other process may hold it. That lease ends by itself.
 ///
 /// # Cancel safety
 ///
-/// As [`Backend`] says. There is one request for a claim at a time. A repeated request waits for the first and gets its
-/// outcome. If the first is dropped or fails, the repeated request asks for itself. A request that is dropped gives its
-/// votes back, unless the claim already has its lease. In addition, the quorum works in the background: it gives up a vote that arrives after its
-/// request was decided, and repeats a release that a node has missed until the lease is over.
+/// As [`Backend`] says. There is one request for a claim at a time. A repeated request waits for the outcome of the
+/// first request. If the first request is dropped or fails, the repeated request asks for itself. A dropped request
+/// gives its votes back, unless the claim already has its lease. In the background, the quorum gives up votes that
+/// arrive after the decision. It repeats a release that a node has missed until the lease is over.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ pub struct Redlock<N: QuorumNode = Arc<dyn QuorumNode>> {
 impl<N: QuorumNode> Redlock<N> {
     /// Sets up a quorum.
     ///
-    /// For nodes of different types, make each an `Arc<dyn QuorumNode>`.
+    /// For nodes of different types, make each node an `Arc<dyn QuorumNode>`.
     pub fn builder() -> Builder<N> {
         Builder::new()
     }
@@ -84,12 +84,12 @@ impl<N: QuorumNode> Redlock<N> {
         self.core.nodes.iter().map(|node| (&*node.name, &node.backend))
     }
 
-    /// How long a lease blocks the key at least, if its client dies: no matter how short the lease is.
+    /// How long a lease blocks the key at least if its client dies, even if the lease is shorter.
     ///
-    /// A node may have a [shortest lease](QuorumNode::shortest_ttl). If a client asks for a shorter one, it asks such a node
-    /// for the shortest instead, and counts only the time that it asked for. The next client needs a majority of nodes
-    /// where the lease is over. So this is the limit of the node with the longest limit in the majority of nodes with the
-    /// shortest limits: a minority of slow stores costs nothing.
+    /// A node may have a [shortest lease](QuorumNode::shortest_ttl). If a client wants a shorter lease, the quorum asks
+    /// such a node for its shortest lease, and counts only the wanted time. The next client needs a majority of nodes
+    /// at which the lease is over. So the result is the longest limit within the majority with the shortest limits: a
+    /// minority of nodes with long limits costs nothing.
     pub fn shortest_ttl(&self) -> Ttl {
         let nodes = self.core.nodes.iter();
         let mut limits: Vec<_> = nodes.map(|node| node.backend.shortest_ttl()).collect();
@@ -107,27 +107,27 @@ impl<N: QuorumNode> Redlock<N> {
 
     /// Vouches for all nodes at once: no client holds a lock that a node may have forgotten.
     ///
-    /// A node that is new, has restarted or was flushed does not vote until a client has watched it for as
-    /// long as the longest lease lives. A new deployment need not wait for that. **Do not call it when a
-    /// process starts**: on nodes that were in use it undoes the protection against restarts, and two clients
-    /// can hold one lock.
+    /// A node that is new, has restarted or was flushed does not vote until a client has watched it for the
+    /// longest lease. A new deployment need not wait for that. **Do not call `init` when a process starts**:
+    /// on nodes that are in use, it undoes the protection against restarts, and two clients can hold one
+    /// lock.
     ///
     /// # Errors
     ///
-    /// Every node has to be reached. The error names each node that failed, and is as retryable as the errors of these
-    /// nodes. The other nodes stay vouched for. Repeating the call is harmless.
+    /// The call has to reach every node. The error names each failed node, and is as retryable as the errors of these
+    /// nodes. The call has vouched for the other nodes. It is safe to repeat the call.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open which nodes were vouched for.
+    /// If the future is dropped, the call may have vouched for some nodes and not for others.
     pub async fn init(&self) -> Result<(), Error> {
         status::init(&self.core).await
     }
 
-    /// Has the node `new` of this quorum take the place of the node `old`, which this quorum does not have.
+    /// Makes the node `new` of this quorum take the place of the node `old`, which this quorum does not have.
     ///
     /// 1. Start the new server, empty.
-    /// 2. Call this once, with a quorum of the nodes as they will be. The replaced node may be dead.
+    /// 2. Call this method once, with a quorum of the new set of nodes. The replaced node may be dead.
     /// 3. Restart the clients with the new nodes. From the call on, clients with the former nodes get no lock, and their
     ///    leases end.
     ///
@@ -136,29 +136,29 @@ impl<N: QuorumNode> Redlock<N> {
     /// # Why it is safe
     ///
     /// Each node records the membership of its quorum, and ballots and renewals count only at nodes of their quorum.
-    /// First, so many of the remaining nodes leave the former membership that the others are no majority. After that the
-    /// clients with the former nodes get no lease and, after half a second, renew none. So all their leases are over one
-    /// longest lease later. Only then does the new node begin its quarantine, which lasts longer than that. Until then the
-    /// clients with the new nodes need a majority without the new node. Each such majority has a node that still holds
-    /// the former lease.
+    /// First, enough of the remaining nodes leave the former membership that the others are no majority. From then on,
+    /// clients with the former nodes get no new lease, and half a second later they renew no lease. So all their leases
+    /// are over one longest lease later. Only then does the new node begin its quarantine, which lasts longer than
+    /// that. Until its end, clients with the new nodes need a majority without the new node. Each such majority has a
+    /// node that still has the former lease.
     ///
-    /// This assumes that the new node was empty, and that all clients use the quarantine. It also assumes that no node
-    /// loses its data while clients with the former nodes are still there: such a node takes the membership of the first
-    /// client that looks. A node that restarts with its data keeps its membership. Replace one node at a time. To
-    /// change the number of nodes, stop all clients, wait for the longest lease, and call [`init`](Self::init).
+    /// The argument assumes that the new node was empty, and that all clients use the quarantine. It also assumes that
+    /// no node loses its data while clients with the former nodes are still there: such a node takes the membership of
+    /// the first client that asks. A node that restarts with its data keeps its membership. Replace one node at a time.
+    /// To change the number of nodes, stop all clients, wait for the longest lease, and call [`init`](Self::init).
     ///
     /// # Errors
     ///
     /// - [`ErrorKind::InvalidConfig`] if the names do not fit, or the new node votes already;
-    /// - the errors of the nodes, if too few remaining nodes answered or the new node did not. No client may then get a
-    ///   lock until the call is repeated.
+    /// - the errors of the nodes, if too few remaining nodes answered, or the new node did not. Then it is possible
+    ///   that no client gets a lock until the call is repeated.
     ///
-    /// Nodes that did not answer do not vote until the call is repeated. Repeating it is safe. The new node then begins
-    /// its quarantine again.
+    /// Nodes that did not answer do not vote until the call is repeated. It is safe to repeat the call. The new node
+    /// then begins its quarantine again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the nodes as after an error: repeat the call.
+    /// A dropped future leaves the nodes as after an error: repeat the call.
     ///
     /// # Examples
     ///
@@ -218,8 +218,8 @@ impl<N: QuorumNode> fmt::Debug for Redlock<N> {
 impl<N: QuorumNode> Backend for Redlock<N> {
     async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         match request.claim.mode {
-            Mode::Permits { .. } => return Err(cannot_count()),
-            Mode::Joint { .. } => return Err(cannot_join()),
+            Mode::Permits { .. } => return Err(Error::new(ErrorKind::Unsupported, CANNOT_COUNT)),
+            Mode::Joint { .. } => return Err(Error::new(ErrorKind::Unsupported, CANNOT_JOIN)),
             _ => self.core.settings.check(request.ttl)?,
         }
         acquire::acquire(&self.core, request).await
@@ -251,14 +251,7 @@ impl<N: QuorumNode> Backend for Redlock<N> {
     }
 }
 
-fn cannot_count() -> Error {
-    let message = "a quorum cannot count permits: two on each of three nodes can be granted to three \
-                   holders, each of whom has two nodes";
-    Error::new(ErrorKind::Unsupported, message)
-}
-
-fn cannot_join() -> Error {
-    let message = "a quorum does not let several owners hold a lock as one: see the docs of lock-redlock for \
-                   what to do instead";
-    Error::new(ErrorKind::Unsupported, message)
-}
+const CANNOT_COUNT: &str = "a quorum cannot count permits: two on each of three nodes can be granted to three holders, \
+                            each of whom has two nodes";
+const CANNOT_JOIN: &str = "a quorum does not let several owners hold a lock as one: see the docs of lock-redlock for what \
+                           to do instead";

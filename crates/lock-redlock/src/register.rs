@@ -1,4 +1,4 @@
-//! Which server each node is, so that no server votes twice, and of which quorum the node is a member.
+//! Which server each node is, so that no server votes twice, and to which quorum the node belongs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use lock_core::{Error, ErrorKind, Instant, Membership, Standing};
 
 use crate::guarded::Guarded;
 
-/// How long a look at the membership of a node is good for, if the node renews leases.
+/// How long a look at the membership of a node counts for renewals.
 ///
-/// A node that has changed its membership renews a lease for a client of its former quorum for no longer than this.
+/// A node that has changed its membership renews leases for clients of its former quorum for no longer than this.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
-/// For how long a node that could not tell its standing is not asked again.
+/// How long to wait before asking a node again that could not tell its standing.
 const UNTOLD: Duration = Duration::from_secs(5);
 
 /// What is known about the servers behind the nodes.
@@ -25,31 +25,30 @@ pub(crate) struct Register {
 #[derive(Clone, Debug, Default)]
 struct Slot {
     identity: Option<Identity>,
-    /// Whether the node has told its standing before.
-    has_told: bool,
-    /// Whether the node could not tell its standing before.
-    is_reported: bool,
-    /// Whether the node was a member of this quorum when it told its standing last.
+    /// Whether the node has told its standing before. `None` before the first answer.
+    has_told: Option<bool>,
+    /// Whether the node was a member of this quorum when it last told its standing.
     is_member: bool,
-    /// When the last request was sent that found the node to be a member.
+    /// When the last request that found the node to be a member was sent.
     looked: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Identity {
     Known(Arc<Standing>),
-    /// The node can tell neither which server it is nor whether it has forgotten leases. It was asked at this time.
+    /// The node can tell neither which server it is nor whether it has forgotten leases. The quorum asked it at this
+    /// time.
     Untold(Instant),
 }
 
-/// What it means that a node cannot tell its standing.
+/// What it means if a node cannot tell its standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Untold {
-    /// The node cannot be quarantined. This is news.
+    /// The node cannot be in quarantine. This is news.
     News,
-    /// The node cannot be quarantined.
+    /// The node cannot be in quarantine.
     Known,
-    /// The node could tell before, so it does not vote until it can tell again.
+    /// The node could tell its standing before, so it does not vote until it can tell it again.
     Fails,
 }
 
@@ -58,7 +57,7 @@ impl Register {
         Self { membership, slots: Guarded::new(vec![Slot::default(); nodes]) }
     }
 
-    /// Which server a node is. `None` if the node has to be asked.
+    /// Which server a node is. `None` if the quorum has to ask.
     pub(crate) fn get(&self, node: usize, now: Instant) -> Option<Identity> {
         self.slots.lock()[node].identity.clone().filter(|identity| match identity {
             Identity::Known(_) => true,
@@ -79,35 +78,30 @@ impl Register {
         let is_same = |slot: &Slot| matches!(&slot.identity, Some(Identity::Known(other)) if other.server == *server);
         let twin = (0..slots.len()).find(|&other| other != node && is_same(&slots[other]));
         let slot = &mut slots[node];
-        slot.has_told = true;
+        slot.has_told = Some(true);
         if let Some(twin) = twin {
             slot.identity = None;
             return Err(twin);
         }
         slot.identity = Some(Identity::Known(Arc::clone(standing)));
         slot.is_member = standing.membership == self.membership;
-        if slot.is_member {
-            slot.looked = slot.looked.max(Some(sent));
-        } else {
-            slot.looked = None;
-        }
+        slot.looked = slot.looked.max(Some(sent)).filter(|_| slot.is_member);
         Ok(())
     }
 
     /// Notes that a node cannot tell which server it is.
     pub(crate) fn enter_untold(&self, node: usize, now: Instant) -> Untold {
         let slot = &mut self.slots.lock()[node];
-        if slot.has_told {
-            return Untold::Fails;
-        }
-        slot.identity = Some(Identity::Untold(now));
-        match std::mem::replace(&mut slot.is_reported, true) {
-            true => Untold::Known,
-            false => Untold::News,
-        }
+        let untold = match slot.has_told {
+            Some(true) => return Untold::Fails,
+            Some(false) => Untold::Known,
+            None => Untold::News,
+        };
+        (slot.identity, slot.has_told) = (Some(Identity::Untold(now)), Some(false));
+        untold
     }
 
-    /// Forgets which server a node is, and of which quorum it is a member. The node has to say so again.
+    /// Forgets which server a node is, and to which quorum it belongs. The node has to tell both again.
     pub(crate) fn forget(&self, node: usize) {
         let slot = &mut self.slots.lock()[node];
         (slot.identity, slot.looked) = (None, None);
@@ -119,12 +113,12 @@ impl Register {
         slot.looked = slot.looked.max(Some(sent));
     }
 
-    /// Whether the node was found to be a member so lately.
+    /// Whether the last request that found the node to be a member is recent enough.
     pub(crate) fn is_member_within(&self, node: usize, time: Duration, now: Instant) -> bool {
         self.slots.lock()[node].looked.is_some_and(|looked| is_within(time, looked, now))
     }
 
-    /// How many nodes were members when they told their standing last.
+    /// How many nodes were members when they last told their standing.
     pub(crate) fn members(&self) -> usize {
         self.slots.lock().iter().filter(|slot| slot.is_member).count()
     }

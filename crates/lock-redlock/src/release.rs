@@ -1,4 +1,4 @@
-//! Ending a lease on all nodes.
+//! Ends a lease on all nodes.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::ballot::Ballot;
 use crate::inner::Core;
 use crate::quorum::{NodeSet, Quorum};
 
-/// Releases the ballots of a claim. Returns when a quorum is rid of them and free for other claims. The other releases
-/// go on in the background, and are repeated at nodes that cannot be reached.
+/// Releases the ballots of a claim. Returns when a quorum has no ballot of the claim and is free for other claims. The
+/// other releases go on in the background, which repeats them at unreachable nodes.
 pub(crate) async fn release<N: QuorumNode>(
     core: &Arc<Core<N>>,
     claim: &Claim,
@@ -33,38 +33,34 @@ pub(crate) async fn release<N: QuorumNode>(
         }
     }
     tracing::debug!(target: "lock_redlock", key = %claim.key, ?count, "release");
-    let answer = match count.is_enough() {
-        true => {
+    let answer = match count.outcome() {
+        Some(released) => {
             core.watched.released(&claim.key, count.told);
-            Ok(count.outcome())
+            Ok(released)
         }
-        false => Err(asked.failure("released it", count.rid)),
+        None => Err(asked.failure("released it", count.rid().len())),
     };
-    asked.finish(|_, _, _| {});
+    asked.finish();
     answer
 }
 
-/// What the nodes answer to the releases of one claim.
+/// The answers of the nodes to the releases of one claim.
 #[derive(Debug)]
 struct Count {
     quorum: Quorum,
     /// How many ballots each node still has to release.
     left: Vec<usize>,
-    /// How many nodes have no ballot, or none any more.
-    rid: usize,
-    /// How many of these nodes other clients can probably reach, and how many that may become.
-    free: usize,
-    most: usize,
-    /// The nodes whose vote may arrive after its release. Then the vote is released once more.
-    unheard: NodeSet,
+    /// The nodes that are free for other clients once they have no ballot of the claim: neither a missing node without a
+    /// ballot, nor a node whose vote may arrive after its release. Such a vote is then released once more.
+    reachable: NodeSet,
     freed: usize,
-    /// How many other clients heard of it at one node, at most.
+    /// The greatest number of other clients that heard of the release at one node.
     told: u32,
     was_valid: bool,
 }
 
 impl Count {
-    /// The nodes in `there` are not known to be away.
+    /// The nodes in `there` are not known to be missing. The votes of the nodes in `unheard` may still arrive.
     fn new(
         quorum: Quorum,
         ballots: &[Ballot],
@@ -73,46 +69,47 @@ impl Count {
     ) -> Self {
         let mut left = vec![0; quorum.nodes()];
         ballots.iter().for_each(|ballot| left[ballot.node] += 1);
-        let with: NodeSet = ballots.iter().map(|ballot| ballot.node).collect();
-        let without = (0..left.len()).collect::<NodeSet>().without(with);
-        let free = without.len() - without.without(there).len();
-        let (rid, most) = (without.len(), free + with.without(unheard).len());
-        Self { quorum, left, rid, free, most, unheard, freed: 0, told: 0, was_valid }
+        let is_reachable = |node: &usize| match left[*node] {
+            0 => there.contains(*node),
+            _ => !unheard.contains(*node),
+        };
+        let reachable = (0..left.len()).filter(is_reachable).collect();
+        Self { quorum, left, reachable, freed: 0, told: 0, was_valid }
     }
 
     fn note(&mut self, node: usize, released: Released) {
         self.left[node] -= 1;
-        if self.left[node] == 0 {
-            self.rid += 1;
-            self.free += usize::from(!self.unheard.contains(node));
-        }
         if let Released::Freed { told } = released {
             self.freed += 1;
             self.told = self.told.max(told);
         }
     }
 
+    /// The nodes that have no ballot of the claim, or no longer have one.
+    fn rid(&self) -> NodeSet {
+        (0..self.left.len()).filter(|&node| self.left[node] == 0).collect()
+    }
+
     /// Whether to wait on, if `open` nodes still have to answer.
     ///
-    /// A node without a ballot may never have voted, or may have heard of the release before. If the lease was valid,
-    /// the release waits until a node says that it had a ballot, or all nodes have answered.
+    /// A node without a ballot has never voted, or has heard of the release before. If the lease was valid, the
+    /// release waits until a node says that it had a ballot, or all nodes have answered.
     fn is_open(&self, open: usize) -> bool {
-        let is_free = self.free >= self.quorum.needed().min(self.most);
-        let is_decided = is_free && self.is_enough() && (self.freed > 0 || !self.was_valid);
-        !is_decided && self.rid + open >= self.quorum.needed()
+        let (rid, needed) = (self.rid(), self.quorum.needed());
+        let unfree = self.reachable.without(rid).len();
+        let is_free = self.reachable.len() - unfree >= needed.min(self.reachable.len());
+        let is_decided = is_free && rid.len() >= needed && (self.freed > 0 || !self.was_valid);
+        !is_decided && rid.len() + open >= needed
     }
 
-    fn is_enough(&self) -> bool {
-        self.rid >= self.quorum.needed()
-    }
-
-    /// What to answer. A few votes are no lease.
-    fn outcome(&self) -> Released {
-        let unclear = self.quorum.nodes() - self.rid;
-        let was_held = self.was_valid || self.freed + unclear >= self.quorum.needed();
-        match self.freed > 0 && was_held {
+    /// The answer to the caller, if enough nodes are rid of the claim. A few votes are no lease.
+    fn outcome(&self) -> Option<Released> {
+        let (rid, needed) = (self.rid().len(), self.quorum.needed());
+        let was_held = self.was_valid || self.freed + self.quorum.nodes() - rid >= needed;
+        let released = match self.freed > 0 && was_held {
             true => Released::Freed { told: self.told },
             false => Released::NotHeld,
-        }
+        };
+        (rid >= needed).then_some(released)
     }
 }

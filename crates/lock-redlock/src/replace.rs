@@ -1,7 +1,7 @@
-//! Replacing a node.
+//! Replaces a node.
 //!
-//! The nodes that stay leave the former membership first, so that its clients have no majority any more. Only then does
-//! the new node begin its quarantine, and the nodes that stay become members together with the new one.
+//! First, the nodes that stay leave the former membership, so that its clients have no majority any more. Only then
+//! does the new node begin its quarantine, and the nodes that stay become members together with the new node.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::register::LOOK;
 
-/// Has the node `new` take the place of the node `old`, which is no node of this quorum.
+/// Makes the node `new` take the place of the node `old`, which is no node of this quorum.
 pub(crate) async fn replace<N: QuorumNode>(
     core: &Arc<Core<N>>,
     old: &str,
@@ -29,7 +29,7 @@ pub(crate) async fn replace<N: QuorumNode>(
 
     // From now on no client of the former quorum gets the votes of a majority.
     let left = reassign(core, others, former, vacant.clone()).await?;
-    // And none renews a lease, once the last look at a node that stays is too old.
+    // Nor does a client renew a lease, once its last look at a node that stays is too old.
     sleep(LOOK + LOOK / 10).await;
     in_time(core, node, core.call(node, "admit", |it| it.admit(&ours))).await?;
     core.register.forget(node);
@@ -37,7 +37,7 @@ pub(crate) async fn replace<N: QuorumNode>(
     Ok(())
 }
 
-/// Waits for an answer as long as the node may take.
+/// Waits for an answer as long as the limit of the node allows.
 async fn in_time<N, T>(
     core: &Core<N>,
     node: usize,
@@ -58,7 +58,7 @@ fn check<N>(core: &Core<N>, old: &str, new: &str) -> Result<usize, Error> {
     position(new).ok_or_else(|| invalid(format!("this quorum has no node {new}")))
 }
 
-/// Refuses a new node whose votes may still be counted from an earlier time.
+/// Refuses a new node whose earlier votes may still count.
 async fn check_new<N: QuorumNode>(
     core: &Arc<Core<N>>,
     node: usize,
@@ -70,7 +70,7 @@ async fn check_new<N: QuorumNode>(
     if standing.max_ttl.is_none() {
         return Ok(());
     }
-    // If this call is repeated, other nodes have changed before.
+    // If this call is a repetition, some nodes have changed before.
     let limit = core.settings.patience();
     let mut asked =
         core.ask(others.iter(), limit, |core, node| async move { core.meet(node).await });
@@ -84,11 +84,11 @@ async fn check_new<N: QuorumNode>(
     Err(invalid(format!("{name} votes in a quorum: delete its data first, or name it anew")))
 }
 
-/// Has nodes leave one membership for another. Returns the nodes that have it now.
+/// Makes nodes leave one membership for another. Returns the nodes that have the new membership.
 ///
 /// # Errors
 ///
-/// If so few nodes have it that the others and the replaced node may make a majority.
+/// If so few nodes have the new membership that the others and the replaced node may be a majority.
 async fn reassign<N: QuorumNode>(
     core: &Arc<Core<N>>,
     nodes: NodeSet,
@@ -108,7 +108,7 @@ async fn reassign<N: QuorumNode>(
 }
 
 impl<N: QuorumNode> Core<N> {
-    /// Has one node leave one membership for another. A node that is a member of this quorum already need not change.
+    /// Makes one node leave one membership for another. A node that is already a member of this quorum need not change.
     async fn leave(
         self: &Arc<Self>,
         node: usize,

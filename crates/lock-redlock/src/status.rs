@@ -32,15 +32,15 @@ use crate::register::Identity;
 pub struct NodeStatus {
     /// The name of the node.
     pub name: String,
-    /// Which server the node is, if it could be asked and can tell.
+    /// Which server the node is, if the node answered and can tell.
     pub server: Option<Server>,
     /// Whether the node votes.
     pub voting: Voting,
-    /// How long the node takes to answer, smoothed. `None` before the first answer.
+    /// How long the node takes to answer, as a smoothed average. `None` before the first answer.
     pub round_trip: Option<Duration>,
-    /// How many releases the node has missed. They are repeated in the background.
+    /// How many releases the node has missed. The quorum repeats them in the background.
     pub missed_releases: usize,
-    /// The last error of the node, unless it has answered since.
+    /// The last error of the node, unless the node has answered since.
     pub last_error: Option<Error>,
 }
 
@@ -54,12 +54,12 @@ pub enum Voting {
     Yes,
     /// The node votes, but cannot tell whether it has forgotten leases.
     Unguarded,
-    /// The node may have forgotten leases, and is quarantined.
+    /// The node may have forgotten leases, and is in quarantine.
     KeptOut {
         /// How long this process waits at least before it vouches for the node.
         at_least: Duration,
     },
-    /// The node is a member of a quorum of other nodes, and votes for none of this quorum's clients. See
+    /// The node is a member of a quorum of other nodes, and votes for no client of this quorum. See
     /// [`Redlock::replace`](crate::Redlock::replace).
     Elsewhere,
     /// The node could not be asked, or is the same server as another node.
@@ -78,7 +78,7 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
     let said = asked.said();
     let status = |(node, standing): (usize, Option<Option<Arc<Standing>>>)| {
         let it = &core.nodes[node];
-        let server = match core.identity(node) {
+        let server = match core.register.get(node, core.clock.now()) {
             Some(Identity::Known(standing)) => Some(standing.server.clone()),
             _ => None,
         };
@@ -89,13 +89,13 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
             (Some(Some(_)), Some(at_least)) => Voting::KeptOut { at_least },
             (Some(Some(_)), None) => Voting::Yes,
         };
-        // Before the state is locked: see `Node::agenda`.
+        // Before the lock of the state: see `Node::agenda`.
         let missed_releases = it.agenda.lock().releases();
         NodeStatus {
             name: it.name.to_string(),
             server,
             voting,
-            round_trip: it.trip(),
+            round_trip: it.pace.lock().trip(),
             missed_releases,
             last_error: said[node].clone().or_else(|| it.state(|state| state.trouble.clone())),
         }

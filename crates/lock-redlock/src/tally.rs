@@ -1,4 +1,4 @@
-//! Counting the votes so far.
+//! Counts the votes so far.
 
 use std::collections::BTreeMap;
 
@@ -14,29 +14,29 @@ pub(crate) struct Tally {
     answers: Vec<Option<Answer>>,
 }
 
-/// What one node answered.
+/// The answer of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted,
-    /// Another claim has its vote, until `free_at` unless the lease is renewed.
+    /// Another claim has the vote of the node: until `free_at`, unless that claim renews its lease.
     Busy {
         holder: Option<OwnerTag>,
         free_at: Option<Instant>,
     },
-    /// It does not vote, or its vote does not count any more.
+    /// The node does not vote, or its vote does not count any more.
     Out,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// A quorum is still possible and not yet there, or a vote may still come that is in another claim's way.
+    /// A quorum is possible and not there yet, or a vote may still come that is in the way of another claim.
     Open,
     Won,
-    /// Another claim has a quorum, or will have one.
+    /// Another claim has a quorum, or will get it.
     Held,
-    /// No claim has a quorum, and the claims with votes are in one another's way.
+    /// No claim has a quorum, and the claims with votes are in the way of one another.
     Split {
-        /// Whether the others are to give way to this claim.
+        /// Whether the other claims give way to this claim.
         favourite: bool,
     },
     /// Too few nodes vote.
@@ -48,12 +48,12 @@ impl Tally {
         Self { quorum, me, answers: vec![None; quorum.nodes()] }
     }
 
-    /// Notes an answer, which may take back an earlier one.
+    /// Notes an answer, which may replace an earlier answer.
     pub(crate) fn note(&mut self, node: usize, answer: Answer) {
         self.answers[node] = Some(answer);
     }
 
-    /// The node is asked again.
+    /// The node will be asked again.
     pub(crate) fn forget(&mut self, node: usize) {
         self.answers[node] = None;
     }
@@ -77,8 +77,9 @@ impl Tally {
         rivals.collect()
     }
 
-    /// The verdict, as early as it is certain: the answers of the nodes in [`open`](Self::open) can no longer change
-    /// whether this claim has a quorum. Of the nodes in `open`, those in `asked` may still vote for this claim.
+    /// The verdict, as early as it is certain: when the answers of the nodes in [`open`](Self::open) can no longer
+    /// change whether this claim has a quorum. Of these nodes, only the nodes in `asked` may still vote for this
+    /// claim.
     pub(crate) fn verdict(&self, asked: NodeSet) -> Verdict {
         let (needed, open) = (self.quorum.needed(), self.open().len());
         let granted = self.granted().len();
@@ -92,9 +93,9 @@ impl Tally {
         if granted + rivals.len() + open < needed {
             return Verdict::Unable;
         }
-        // A node that has still to release an earlier ballot of the claim names the claim itself.
+        // A node that still has an earlier ballot of the claim names the claim itself.
         let mine = granted + rivals.iter().filter(|(_, holder)| *holder == Some(self.me)).count();
-        // Strangers do not know the rule by which one claim gives way to another.
+        // Clients of other libraries do not know the rule by which one claim gives way to another.
         let strangers = rivals.iter().filter(|(_, holder)| holder.is_none()).count();
         if strangers > self.quorum.nodes() - needed {
             return Verdict::Held;
@@ -107,20 +108,22 @@ impl Tally {
         if votes.iter().any(|(tag, &votes)| *tag != self.me && votes >= needed) {
             return Verdict::Held;
         }
-        // Without a vote of its own, this claim is in no other claim's way. A vote that is still to come may be: if
-        // every contender went away before its only vote had come, none would get the lock.
+        // Without a vote, this claim is not in the way of other claims. But a vote may still come: if every
+        // contender gave up before its only vote had come, no contender would get the lock.
         if mine == 0 {
             let may_come = self.open().iter().any(|node| asked.contains(node));
             return if may_come { Verdict::Open } else { Verdict::Held };
         }
-        // The first tag among those with the most votes: all clients that see the same votes pick the same favourite.
+        // The first tag among the tags with the most votes: all clients that see the same votes pick the same
+        // favourite.
         let most = votes.values().copied().max();
         let favourite = votes.iter().find(|(_, votes)| Some(**votes) == most).map(|(tag, _)| *tag);
         Verdict::Split { favourite: favourite == Some(self.me) }
     }
 
-    /// When a quorum will be free, because enough leases of other claims have ended, unless they are renewed. If too
-    /// few nodes have answered to tell, the latest known end of a lease. `None` if that lease has no known end.
+    /// When a quorum will be free, because enough leases of other claims have ended, if no claim renews its lease.
+    /// If too few nodes have answered to tell, the latest known end of a lease. `None` if that lease has no known
+    /// end.
     pub(crate) fn free_at(&self, now: Instant) -> Option<Instant> {
         let mut free = Vec::new();
         for answer in self.answers.iter().flatten() {
@@ -216,8 +219,8 @@ mod tests {
     }
 
     proptest! {
-        /// Once it is decided whether there is a quorum, no further answer changes that. The last answer decides at the
-        /// latest.
+        /// Once the verdict says whether there is a quorum, no further answer changes that. The last answer decides at
+        /// the latest.
         #[test]
         fn a_verdict_is_early_and_final(
             answers in prop::collection::vec(answer(), 1..=9),
@@ -243,7 +246,8 @@ mod tests {
             prop_assert!(decided.is_some());
         }
 
-        /// If contenders have the votes of all nodes among them, exactly one is the favourite.
+        /// If the contenders together have the votes of all nodes, exactly one contender is the
+        /// favourite.
         #[test]
         fn a_split_has_one_favourite(votes in prop::collection::vec(1..9u32, 1..=9)) {
             let quorum = Quorum::of(votes.len());

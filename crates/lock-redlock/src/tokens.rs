@@ -8,10 +8,10 @@ use crate::quorum::{NodeSet, Quorum};
 
 /// The tokens that the nodes granted to one claim, from which the tokens of the quorum follow.
 ///
-/// The last token of the quorum is the highest that any of its nodes gave. Every node of the quorum has to know it. A
-/// node knows it if it gave that token itself. Or the node has confirmed since that the claim still holds, and that the
-/// node has given nothing higher. Two quorums have a node in common. The token that this node gives to the later claim
-/// is above the token that it knew of the earlier one.
+/// The last token of the quorum is the highest token that any of its nodes gave. Every node of the quorum has to know
+/// this token. A node knows the token if it gave the token itself. A node also knows the token if it has confirmed that
+/// the claim still holds the key there, and that the node has given no higher token. Two quorums have a node in common.
+/// The token that this node gives to the later claim is above the token of the earlier claim.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     quorum: Quorum,
@@ -23,7 +23,7 @@ pub(crate) struct Agreement {
 #[derive(Clone, Copy, Debug)]
 struct Share {
     tokens: TokenRange,
-    /// The token that the node was last asked to confirm, and whether it did.
+    /// The token that the node was last asked to confirm, and whether it has confirmed it.
     asked: Option<(FencingToken, bool)>,
 }
 
@@ -49,7 +49,7 @@ impl Agreement {
         self.shares[node] = Some(Share { tokens, asked: None });
     }
 
-    /// A node has confirmed this token. That says nothing about a higher token that it was asked for since.
+    /// A node has confirmed this token. That says nothing about a higher token in a later question.
     pub(crate) fn confirm(&mut self, node: usize, token: FencingToken) {
         if let Some(Share { asked: Some((asked, confirmed)), .. }) = &mut self.shares[node]
             && *asked == token
@@ -96,7 +96,8 @@ impl Agreement {
         if behind.is_empty() { Step::Wait } else { Step::Confirm(target, behind) }
     }
 
-    /// The tokens up to the one that all these nodes know, as far down as none of them has given them to another claim.
+    /// The tokens up to the token that all these nodes know. The range goes down as far as none of these nodes has
+    /// given its tokens to another claim.
     fn range(&self, agreed: NodeSet, last: FencingToken) -> TokenRange {
         let shares = agreed.iter().filter_map(|node| self.shares[node]);
         let first = shares.map(|share| share.tokens.first()).max().unwrap_or(last);
@@ -162,7 +163,8 @@ mod tests {
         assert_eq!(agreement.step(2), Step::Wait);
         agreement.confirm(0, token);
         agreement.refuse(4);
-        // A later vote counts at once if it is in step. A node that is behind is asked to confirm.
+        // A later vote counts at once if its token is the agreed one. A node with a lower token is
+        // asked to confirm.
         agreement.grant(3, range(8, 8));
         assert_eq!(agreement.step(1), Step::Confirm(token, set(&[3])));
         agreement.confirm(3, token);
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(agreement.step(0), Step::Agreed(range(11, 11), set(&[0, 2, 4])));
     }
 
-    /// The counter of one node, and what it last gave to the claim.
+    /// The counter of one node, and the tokens that it last gave to the claim.
     #[derive(Clone, Debug)]
     struct Vote {
         behind: u64,
@@ -217,8 +219,8 @@ mod tests {
     }
 
     proptest! {
-        /// If tokens are agreed on, a quorum knows the last one, has given nothing above it, and gave nothing in the
-        /// range before.
+        /// If nodes agree on tokens, a quorum knows the last token, has given no higher token, and gave no token of
+        /// the range before.
         #[test]
         fn what_is_agreed_on_is_above_all_that_a_quorum_gave_out(
             votes in prop::collection::vec(vote(), 1..=7),
@@ -231,7 +233,7 @@ mod tests {
             for (node, vote) in votes.iter().enumerate() {
                 let open = votes.len() - node - 1;
                 if vote.votes {
-                    // A node ahead of the floor gives its own next number.
+                    // A node that is ahead of the floor gives its own next number.
                     let last = 100 + vote.behind;
                     agreement.grant(node, range(last - vote.behind.min(3), last));
                     counters[node] = last;

@@ -1,16 +1,17 @@
-//! When a client that wants a lock again lets other clients go first. Nodes keep no queue, so the clients take turns.
+//! When a client that wants a lock again lets other clients go first. Nodes have no queue for claims of a quorum, so
+//! the clients take turns.
 
 /// The turns at one key since this client had the lock.
 ///
-/// Of several clients that hear of a release, the fastest would have every turn. So a client waits until each other
-/// client that listened to its own release has had a turn. A client that listens may not want the lock, or may only
-/// share it. Then this client waits in vain and gets the lock before its turn. After the second time in a row, it expects
-/// fewer turns for a while.
+/// Of several clients that hear of a release, the fastest client would have every turn. So after its own release, a
+/// client waits until each client that listened has had a turn. Some of these clients may not want the lock, or may
+/// only share it. Then this client waits in vain. After the second wait in vain in a row, it expects fewer turns for a
+/// while.
 #[derive(Debug)]
 pub(crate) struct Turns {
     /// How many turns other clients have had.
     had: u32,
-    /// How many other clients listen, according to the releases of this client.
+    /// How many other clients listen, by the answers to the releases of this client.
     others: u32,
     /// How many turns are worth waiting for, times [`UNIT`].
     worth: u32,
@@ -18,10 +19,10 @@ pub(crate) struct Turns {
     in_vain: bool,
 }
 
-/// By this part of a turn the expectation grows with each turn of this client.
+/// The part of a turn by which the expectation grows with each turn of this client.
 const UNIT: u32 = 8;
 
-/// The most turns that a client waits for.
+/// The greatest number of turns for which a client waits.
 const MOST: u32 = 64;
 
 impl Default for Turns {
@@ -46,15 +47,15 @@ impl Turns {
         let in_vain = had < self.due();
         let was_in_vain = std::mem::replace(&mut self.in_vain, in_vain);
         self.worth = match in_vain {
-            // Once is an accident: a client was slow to take its turn.
+            // One wait in vain may be an accident: a client was slow to take its turn.
             true if was_in_vain => had * UNIT,
             true => self.worth,
             false => (self.worth + 1).min(MOST * UNIT),
         };
     }
 
-    /// This client has released the lock, and so many other clients listened. A client that asks for the lock may not
-    /// listen yet, so the number falls slowly.
+    /// This client has released the lock, and `others` other clients listened. A client that asks for the lock may
+    /// not listen yet, so the number falls slowly.
     pub(crate) fn released(&mut self, others: u32) {
         self.others = others.max(self.others.saturating_sub(1));
     }
@@ -74,7 +75,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Clients take turns at a lock. The hasty client is always the fastest.
+    /// Clients take turns at a lock. One hasty client is always the fastest.
     #[test]
     fn the_fastest_client_has_no_more_turns_than_the_others() {
         const CLIENTS: usize = 4;

@@ -1,11 +1,11 @@
-//! How long a quorum holds.
+//! How long a majority has a lease.
 
 use lock_core::Instant;
 
 use crate::quorum::NodeSet;
 
-/// Until when `needed` of these leases are certainly there, and the nodes whose leases last at least that long. `None`
-/// if there are fewer leases.
+/// Until when `needed` of these leases certainly live, and the nodes whose leases live at least that long. `None` if
+/// there are fewer leases.
 ///
 /// The deadline of each lease counts from before its request was sent, so it comes before the deadline at the node. At
 /// every instant before the result, `needed` nodes have the lease.

@@ -1,4 +1,4 @@
-//! The keys for which this process waits, the claim that was last found in its way, and the turns of other processes.
+//! The keys for which this process waits, the claim that was last in the way, and the turns of other processes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::guarded::Guarded;
 use crate::turns::Turns;
 
-/// The watched keys. Other clients probably want such a key as well.
+/// The watched keys. Other clients probably want these keys as well.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Guarded<HashMap<Key, Rivals>>);
 
@@ -22,11 +22,11 @@ struct Rivals {
     turns: Turns,
     /// Whether the next hint is about the release of this process.
     is_own: bool,
-    /// Tells of each turn.
+    /// Rings at each turn.
     turned: Arc<Notify>,
 }
 
-/// For how long a claim that has one node is expected to get the others.
+/// How long a claim with one node may take to get the others.
 const RECENT: Duration = Duration::from_millis(5);
 
 /// A watch of a key, until it is dropped.
@@ -46,7 +46,8 @@ impl Watched {
         self.0.lock().contains_key(key)
     }
 
-    /// Notes the claim that is in the way. Returns whether it has been for less than [`RECENT`].
+    /// Notes the claim that is in the way. Returns whether it has been in the way for less than
+    /// [`RECENT`].
     pub(crate) fn is_new(&self, key: &Key, rival: OwnerTag, now: Instant) -> bool {
         let mut keys = self.0.lock();
         let Some(known) = keys.get_mut(key) else { return false };
@@ -63,20 +64,20 @@ impl Watched {
         }
     }
 
-    /// This process has released the lock, and so many other clients listened.
+    /// This process has released the lock, and `others` other clients listened.
     pub(crate) fn released(&self, key: &Key, others: u32) {
         if let Some(known) = self.0.lock().get_mut(key) {
             known.turns.released(others);
         }
     }
 
-    /// Whether each other client has had exactly one turn since this process had the lock. Then no other client is going
-    /// to ask first.
+    /// Whether each other client has had exactly one turn since this process had the lock. In that case no other client
+    /// will ask first.
     pub(crate) fn is_next(&self, key: &Key) -> bool {
         self.0.lock().get(key).is_some_and(|known| known.turns.is_next())
     }
 
-    /// What tells of the next turn, if this process should wait for it: others have had fewer turns than they are due.
+    /// The bell of the next turn, if this process should wait for it because other clients are due more turns.
     pub(crate) fn gives_way(&self, key: &Key) -> Option<Arc<Notify>> {
         let keys = self.0.lock();
         let known = keys.get(key).filter(|known| known.turns.gives_way())?;
@@ -85,8 +86,8 @@ impl Watched {
 }
 
 impl Watching {
-    /// The lock was free: the turn of a process has ended. (With several watches of one key there are more turns, always
-    /// in the same proportion.)
+    /// The lock was free: the turn of a process has ended. (Several watches of one key multiply all turns by one
+    /// factor.)
     pub(crate) fn turns(&self) {
         let mut keys = self.watched.0.lock();
         let Some(known) = keys.get_mut(&self.key) else { return };
@@ -107,7 +108,7 @@ impl Drop for Watching {
             if rivals.watches == 0 {
                 let gone = keys.remove(&self.key);
                 drop(keys);
-                // A request that gives way to others asks now.
+                // A request that gave way to other clients asks now.
                 gone.iter().for_each(|gone| gone.turned.notify_waiters());
             }
         }
@@ -144,7 +145,7 @@ mod tests {
         assert!(!gives_way() && !watched.is_next(&key));
         watched.win(&key);
         watched.released(&key, 2);
-        // Its own release is not a turn of another client.
+        // The own release is not a turn of another client.
         for is_own in [true, false] {
             watch.turns();
             assert!(gives_way() && !watched.is_next(&key), "{is_own}");

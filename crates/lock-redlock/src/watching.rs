@@ -1,201 +1,164 @@
-//! Listening to all nodes at once.
+//! Listens to all nodes at once.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
-use futures::stream::Stream;
+use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use lock_core::{Backoff, Error, ErrorKind, Hint, Instant, Key, QuorumNode, Watch};
 
 use crate::asked::late;
-use crate::background::Timer;
+use crate::background::{Timer, pause};
 use crate::hints::Merger;
 use crate::inner::Core;
 use crate::watched;
 
-/// How long to wait before listening again to a node that could not be reached.
+/// How long to wait before listening to an unreachable node again.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
-/// How many hints are taken from one node at a time. Then the other nodes and other tasks have their turn.
-const AT_ONCE: usize = 32;
+/// How much to hear at a time. Then other tasks have their turn.
+const AT_ONCE: usize = 64;
 
 /// Listens to a key on all nodes. Returns when it listens to a quorum. The watch joins the other nodes while it is
 /// polled.
 pub(crate) async fn watch<N: QuorumNode>(core: &Arc<Core<N>>, key: &Key) -> Result<Watch, Error> {
-    let mut watching = Watching::new(core, key);
-    poll_fn(|context| watching.poll_joined(context)).await?;
+    let ears = (0..core.quorum.nodes()).map(|node| listen(core, node, key)).collect();
+    let mut watching = Watching {
+        core: Arc::clone(core),
+        ears,
+        troubles: vec![None; core.quorum.nodes()],
+        merger: Merger::new(core.quorum),
+        watched: core.watched.watch(key),
+        timer: Timer::default(),
+    };
+    watching.join().await?;
     Ok(Watch::new(watching))
 }
 
 struct Watching<N> {
     core: Arc<Core<N>>,
-    key: Key,
-    ears: Vec<Ear>,
+    ears: SelectAll<BoxStream<'static, (usize, Heard)>>,
+    /// Why the process does not hear a node.
+    troubles: Vec<Option<Error>>,
     merger: Merger,
     watched: watched::Watching,
-    ready: VecDeque<Hint>,
-    /// When the nodes must have answered for the watch to begin.
-    deadline: Instant,
     timer: Timer,
 }
 
-/// The connection to one node, and its state.
-struct Ear {
-    state: State,
-    /// When the node was last joined.
-    since: Instant,
-    backoff: Backoff,
-    trouble: Option<Error>,
-}
-
-enum State {
-    Joining(BoxFuture<'static, Result<Watch, Error>>),
-    Listening(Watch),
-    Waiting(Instant),
-    /// The node has no hints to give.
-    Deaf,
+/// What happened at one node.
+enum Heard {
+    /// The process hears the node from now on.
+    Joined,
+    Hint(Hint),
+    /// The process does not hear the node.
+    Lost(Error),
 }
 
 impl<N: QuorumNode> Watching<N> {
-    fn new(core: &Arc<Core<N>>, key: &Key) -> Self {
-        let since = core.clock.now();
-        let ear =
-            |node| Ear { state: join(core, node, key), since, backoff: BACKOFF, trouble: None };
-        Self {
-            core: Arc::clone(core),
-            key: key.clone(),
-            ears: (0..core.quorum.nodes()).map(ear).collect(),
-            merger: Merger::new(core.quorum),
-            watched: core.watched.watch(key),
-            ready: VecDeque::new(),
-            deadline: core.clock.now() + core.longest(core.settings.patience()),
-            timer: Timer::default(),
-        }
-    }
-
-    /// Ready when a quorum is joined, or cannot be joined in time.
-    fn poll_joined(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    /// Waits until the watch has joined a quorum. The watch begins then, so it cannot have missed an earlier hint.
+    async fn join(&mut self) -> Result<(), Error> {
         let core = Arc::clone(&self.core);
-        let _entered = core.background.enter();
-        self.poll_ears(context);
-        // The watch begins now, so it cannot have missed an earlier hint.
-        self.ready.clear();
-        if self.merger.is_sure() {
-            return Poll::Ready(Ok(()));
+        let limit = core.longest(core.settings.patience());
+        let mut end = pin!(pause(&core.background, core.clock, limit));
+        while !self.merger.is_sure() {
+            let lost = self.troubles.iter().flatten().count();
+            let event = poll_fn(|context| {
+                let _entered = core.background.enter();
+                match self.ears.poll_next_unpin(context) {
+                    Poll::Pending => end.as_mut().poll(context).map(|()| None),
+                    heard => heard,
+                }
+            });
+            let is_possible = core.quorum.nodes() - lost >= core.quorum.needed();
+            match if is_possible { event.await } else { None } {
+                Some((node, heard)) => drop(self.note(node, heard)),
+                None => return Err(self.failure(limit)),
+            }
         }
-        let count = |is: fn(&State) -> bool| self.ears.iter().filter(|ear| is(&ear.state)).count();
-        let listening = count(|state| matches!(state, State::Listening(_)));
-        let joining = count(|state| matches!(state, State::Joining(_)));
-        let is_late = core.clock.now() >= self.deadline;
-        if listening + joining >= core.quorum.needed() && !is_late {
-            return self
-                .poll_timer(Some(self.deadline), context)
-                .map(|()| Err(self.failure(listening)));
-        }
-        Poll::Ready(Err(self.failure(listening)))
+        Ok(())
     }
 
-    fn failure(&self, listening: usize) -> Error {
-        let limit = self.core.longest(self.core.settings.patience());
-        let said = self.ears.iter().map(|ear| match ear.state {
-            State::Joining(_) => Some(late(limit)),
-            _ => ear.trouble.clone(),
+    fn failure(&self, limit: Duration) -> Error {
+        let listening = self.merger.listening();
+        let said = self.troubles.iter().enumerate().map(|(node, trouble)| {
+            trouble.clone().or_else(|| (!listening.contains(node)).then(|| late(limit)))
         });
         let needed = self.core.quorum.needed();
-        self.core.failure(needed, "listen", listening, &said.collect::<Vec<_>>())
+        self.core.failure(needed, "listen", listening.len(), &said.collect::<Vec<_>>())
     }
 
-    /// Listens to all nodes. Returns whether it has heard all that there was. Otherwise it wakes the task.
-    fn poll_ears(&mut self, context: &mut Context<'_>) -> bool {
-        let mut is_all = true;
-        for node in 0..self.ears.len() {
-            let may_say_more = (0..AT_ONCE).all(|_| self.poll_ear(node, context));
-            is_all &= !may_say_more;
-        }
-        if !is_all {
-            context.waker().wake_by_ref();
-        }
-        is_all
-    }
-
-    /// Listens to one node. Returns whether something happened.
-    fn poll_ear(&mut self, node: usize, context: &mut Context<'_>) -> bool {
+    fn note(&mut self, node: usize, heard: Heard) -> Option<Hint> {
         let now = self.core.clock.now();
-        let ear = &mut self.ears[node];
-        let (state, hint) = match &mut ear.state {
-            State::Deaf => return false,
-            State::Waiting(until) if now < *until => return false,
-            State::Waiting(_) => (join(&self.core, node, &self.key), None),
-            State::Joining(joining) => match joining.as_mut().poll(context) {
-                Poll::Pending => return false,
-                Poll::Ready(Ok(watch)) => {
-                    ear.since = now;
-                    ear.trouble = None;
-                    (State::Listening(watch), self.merger.listen(node))
-                }
-                Poll::Ready(Err(error)) => (ear.fail(error, now), None),
-            },
-            State::Listening(watch) => match Pin::new(watch).poll_next(context) {
-                Poll::Pending => return false,
-                Poll::Ready(Some(hint)) => {
-                    self.ready.extend(self.merger.hear(node, hint, now));
-                    return true;
-                }
-                Poll::Ready(None) => {
-                    // A watch that ends at once counts as a failure.
-                    let state = if now >= ear.since + ear.backoff.pause() {
-                        ear.backoff.reset();
-                        join(&self.core, node, &self.key)
-                    } else {
-                        ear.rest(now)
-                    };
-                    (state, self.merger.lose(node, now))
-                }
-            },
-        };
-        self.ears[node].state = state;
-        self.ready.extend(hint);
-        true
-    }
-
-    fn poll_timer(&mut self, at: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
-        at.map_or(Poll::Pending, |at| self.timer.poll(self.core.clock, at, context))
-    }
-
-    fn next_event(&self) -> Option<Instant> {
-        let waits = self.ears.iter().filter_map(|ear| match ear.state {
-            State::Waiting(until) => Some(until),
-            _ => None,
-        });
-        waits.chain(self.merger.due()).min()
+        self.troubles[node] = None;
+        match heard {
+            Heard::Joined => self.merger.listen(node),
+            Heard::Hint(hint) => self.merger.hear(node, hint, now),
+            Heard::Lost(error) => {
+                self.troubles[node] = Some(error);
+                let was_heard = self.merger.listening().contains(node);
+                if was_heard { self.merger.lose(node, now) } else { None }
+            }
+        }
     }
 }
 
-impl Ear {
-    /// What to do after a node could not be joined.
-    fn fail(&mut self, error: Error, now: Instant) -> State {
-        let is_deaf = error.kind() == ErrorKind::Unsupported;
-        self.trouble = Some(error);
-        if is_deaf { State::Deaf } else { self.rest(now) }
-    }
-
-    /// Leaves the node alone for a while, and for twice as long the next time.
-    fn rest(&mut self, now: Instant) -> State {
-        State::Waiting(now + self.backoff.fail())
-    }
+/// The connection to one node.
+struct Ear<N> {
+    core: Arc<Core<N>>,
+    node: usize,
+    key: Key,
+    watch: Option<Watch>,
+    /// When the node was last joined.
+    since: Instant,
+    /// How long to leave the node alone. `None` if the node has no hints to give.
+    rest: Option<Duration>,
+    backoff: Backoff,
 }
 
-fn join<N: QuorumNode>(core: &Arc<Core<N>>, node: usize, key: &Key) -> State {
-    let (core, key) = (Arc::clone(core), key.clone());
-    let joining = async move {
-        let watch = core.nodes[node].backend.watch(&key).await;
-        core.noted(node, "watch", watch)
-    };
-    State::Joining(joining.boxed())
+fn listen<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    node: usize,
+    key: &Key,
+) -> BoxStream<'static, (usize, Heard)> {
+    let (core, key, since) = (Arc::clone(core), key.clone(), core.clock.now());
+    let rest = Some(Duration::ZERO);
+    let ear = Ear { core, node, key, watch: None, since, rest, backoff: BACKOFF };
+    let hear = |mut ear: Ear<N>| async move { Some(((ear.node, ear.hear().await?), ear)) };
+    stream::unfold(ear, hear).boxed()
+}
+
+impl<N: QuorumNode> Ear<N> {
+    async fn hear(&mut self) -> Option<Heard> {
+        let core = &self.core;
+        if let Some(watch) = &mut self.watch {
+            if let Some(hint) = watch.next().await {
+                return Some(Heard::Hint(hint));
+            }
+            self.watch = None;
+            // A watch that ends at once counts as a failure.
+            let has_lasted = core.clock.now() >= self.since + self.backoff.pause();
+            self.rest = Some(if has_lasted { Duration::ZERO } else { self.backoff.fail() });
+            if has_lasted {
+                self.backoff.reset();
+            }
+            return Some(Heard::Lost(Error::new(ErrorKind::Unreachable, "its watch has ended")));
+        }
+        pause(&core.background, core.clock, self.rest?).await;
+        let watch = core.nodes[self.node].backend.watch(&self.key).await;
+        match core.noted(self.node, "watch", watch) {
+            Ok(watch) => {
+                (self.watch, self.since) = (Some(watch), core.clock.now());
+                Some(Heard::Joined)
+            }
+            Err(error) => {
+                let is_deaf = error.kind() == ErrorKind::Unsupported;
+                self.rest = if is_deaf { None } else { Some(self.backoff.fail()) };
+                Some(Heard::Lost(error))
+            }
+        }
+    }
 }
 
 impl<N: QuorumNode> Stream for Watching<N> {
@@ -205,22 +168,24 @@ impl<N: QuorumNode> Stream for Watching<N> {
         let this = &mut *self;
         let core = Arc::clone(&this.core);
         let _entered = core.background.enter();
-        loop {
-            let is_all = this.poll_ears(context);
-            let now = core.clock.now();
-            this.ready.extend(this.merger.fire(now));
-            if let Some(hint) = this.ready.pop_front() {
+        for _ in 0..AT_ONCE {
+            let hint = match this.ears.poll_next_unpin(context) {
+                Poll::Ready(Some((node, heard))) => this.note(node, heard),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    let due = this.merger.due().unwrap_or(Instant::FAR_FUTURE);
+                    ready!(this.timer.poll(core.clock, due, context));
+                    this.merger.fire(core.clock.now())
+                }
+            };
+            if let Some(hint) = hint {
                 if matches!(hint, Hint::Released | Hint::Expired) {
                     this.watched.turns();
                 }
                 return Poll::Ready(Some(hint));
             }
-            if this.ears.iter().all(|ear| matches!(ear.state, State::Deaf)) {
-                return Poll::Ready(None);
-            }
-            if !is_all || this.poll_timer(this.next_event(), context).is_pending() {
-                return Poll::Pending;
-            }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 }

@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 #[track_caller]
 pub(crate) fn assert_may_block() {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    // The value has already arrived, so `blocking_recv` does nothing but the check.
+    // The value has already arrived, so `blocking_recv` only makes the check.
     let _ = sender.send(());
     let _ = receiver.blocking_recv();
 }

@@ -1,4 +1,4 @@
-//! The end of what a lock keeps in the store.
+//! The removal of everything that a lock keeps in the store.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::locks::Locks;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DestroyError {
-    /// The lock is held, or waited for. Nothing was removed.
+    /// The lock has a holder or a waiter. Nothing was removed.
     ///
     /// The inspection shows the holders with their [labels](crate::Builder::label), as the store saw them a moment later. It
     /// is `None` if the store could not tell. `Display` names the first holders.
     InUse(Option<Inspection>),
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called. Nothing was removed.
     Closed,
-    /// The lease under which the lock was to be destroyed is lost. A part may have been removed.
+    /// The lease of this call is lost. A part may have been removed.
     Lost(LeaseLost),
     /// The backend failed. If the error is [retryable](Error::is_retryable), a part may have been removed: call again.
     Backend(Error),
@@ -83,44 +83,46 @@ impl From<DestroyError> for LockError {
 impl<B: ?Sized> Locks<B> {
     /// Removes what the lock with this name keeps in the store beyond its leases, if the lock is free.
     ///
-    /// It is for names that are no longer used, and for a stored value or a number of permits that is to begin anew. It
+    /// Use it for names that are no longer in use, and to start again with a stored value or a number of permits. It
     /// removes:
     ///
     /// - the value of a [`StoredMutex`](crate::StoredMutex), a [`OnceCell`](crate::OnceCell) or an
     ///   [`Election`](crate::Election);
-    /// - the number of permits of a [`Semaphore`](crate::Semaphore), and whether it is closed. The next process that uses
-    ///   the semaphore declares the number, as the first one did.
+    /// - the number of permits of a [`Semaphore`](crate::Semaphore), and its closed state. The next process that uses
+    ///   the semaphore declares its number, as the first process did.
     ///
-    /// The number of permits is removed where the backend [names](lock_core::Backend::capabilities) that it counts. A quorum
-    /// has no semaphores. It keeps a mark of 16 bytes in place of the value until every node has the mark, so that the value
-    /// does not come back from a node that was away.
+    /// The call removes the number of permits only if the backend [names](lock_core::Backend::capabilities) that
+    /// capability. A quorum has no semaphores. For a value, it keeps a mark of 16 bytes in place of the value until
+    /// every node has the mark, so that the value does not come back from a node that was out of reach.
     ///
-    /// Both work on this name alone. A primitive that uses several names, such as a [`Barrier`](crate::Barrier) or a
-    /// [`SlotSemaphore`](crate::SlotSemaphore), keeps the others. A process that has read the value of a `OnceCell` goes on
-    /// with it.
+    /// The call removes the data of this name alone. A primitive that uses several names, such as a
+    /// [`Barrier`](crate::Barrier) or a [`SlotSemaphore`](crate::SlotSemaphore), keeps the data of its other names. A
+    /// process that has read the value of a `OnceCell` goes on with this value.
     ///
     /// # Fencing tokens
     ///
-    /// The counter of the tokens stays, and the next holder gets a higher token than every holder before. A store may
-    /// forget the counter of a lock that is not used, whether the lock was destroyed or not: `lock-redis` does so after its
-    /// [retention](https://docs.rs/lock-redis/latest/lock_redis/struct.Builder.html#method.retention), and then goes on from
-    /// the clock of the server. Destroying a lock makes it forget nothing sooner.
+    /// The counter of the tokens stays, and the next holder gets a higher token than every earlier holder. A store may
+    /// forget the counter of an unused lock, whether the lock was destroyed or not: `lock-redis` does so after its
+    /// [retention](https://docs.rs/lock-redis/latest/lock_redis/struct.Builder.html#method.retention), and then goes on
+    /// from the clock of the server. It does not forget the counter of a destroyed lock sooner.
     ///
-    /// # A lock that is held
+    /// # A lock with a holder
     ///
-    /// The call takes the lock as [`Mutex::try_lock`](crate::Mutex::try_lock) does, removes everything under its own lease,
-    /// and releases. So it excludes every holder, and nothing is removed while a guard or a permit exists in any process,
-    /// or while a caller waits. [`force_release`](Self::force_release) ends the leases of holders that are stuck.
+    /// The call takes the lock as [`Mutex::try_lock`](crate::Mutex::try_lock) does, removes everything under its own
+    /// lease, and releases the lock. So it excludes every holder, and removes nothing while a guard or a permit exists
+    /// in any process, or while a caller waits. [`force_release`](Self::force_release) ends the leases of holders that
+    /// are stuck.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, a part may have been removed, and the lock is released in the background. Call again.
+    /// If the future is dropped, a part may have been removed, and the driver releases the lock in the background. Call
+    /// again.
     ///
     /// # Errors
     ///
-    /// [`DestroyError::InUse`] if the lock is held or waited for: the message names the holder. Before any request is sent,
-    /// [`DestroyError::Backend`] with [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) for a name that is too
-    /// long.
+    /// [`DestroyError::InUse`] if the lock has a holder or a waiter: the message names the holder. Before any request
+    /// is sent, [`DestroyError::Backend`] with [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) for a name
+    /// that is too long.
     ///
     /// # Examples
     ///
@@ -193,7 +195,7 @@ impl<B: ?Sized> Locks<B> {
     }
 }
 
-/// Sends a request until there is an answer, the lease is over, or no retries are left.
+/// Repeats a request until there is an answer, the lease is over, or no retries are left.
 async fn repeat<'a, T>(
     lock: &BareLock,
     hold: &Hold,

@@ -6,12 +6,12 @@ use std::fmt;
 use lock_core::Error;
 pub use lock_core::observer::LossReason;
 
-/// Why there is no guard, no value, or no way past a barrier. It is the error of every call that waits for a lock.
+/// The error of every call that waits for a lock: why there is no guard, no value, or no way past a barrier.
 ///
-/// Every other error of this crate converts into it, as far as it holds no guard that must not get lost. So a function
-/// that uses several primitives can return it, with `?` in each line.
+/// Every other error of this crate converts into a `LockError`, except errors with a guard that must not get lost. So
+/// a function that uses several primitives can return a `LockError`, with `?` in each line.
 ///
-/// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
+/// Two errors are equal if they have equal variants, and if the backend errors in them have equal [kinds](Error::kind).
 ///
 /// # Examples
 ///
@@ -47,25 +47,26 @@ pub use lock_core::observer::LossReason;
 pub enum LockError {
     /// The wait limit was reached.
     ///
-    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise another
-    /// holder had the lock, or too few participants had arrived at the barrier.
+    /// If `source` is `Some`, the store had failed or had not answered by then. Otherwise another holder had the
+    /// lock, or too few participants had arrived at the barrier.
     Timeout {
-        /// The last failure of the backend, unless it has answered since.
+        /// The last failure of the backend, unless the backend has answered since.
         source: Option<Error>,
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
-    /// The lease is lost. The call would have shared the lease of a guard that the caller already has, or made it
-    /// stronger; or the lease was lost before the value beside the lock was loaded or stored.
+    /// The lease is lost. Either the call would have shared or upgraded the lease of a present guard. Or the
+    /// lease was lost before the call had loaded or stored the value beside the lock.
     Lost(LeaseLost),
     /// The code runs outside an owner scope, so there is no owner for a [`ReentrantMutex`](crate::ReentrantMutex).
     ///
     /// Run the code in [`owner_scope`](crate::owner_scope), or lock with
-    /// [`lock_as`](crate::ReentrantMutex::lock_as). A task that was spawned inside a scope is outside it.
+    /// [`lock_as`](crate::ReentrantMutex::lock_as). A task that was spawned inside a scope is outside the
+    /// scope.
     NoOwnerScope,
-    /// The value beside the lock cannot be read or stored. The stored value is as it was, and the lock was released.
+    /// The value beside the lock cannot be read or stored. The stored value has not changed, and the lock was released.
     Value(Error),
-    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
+    /// The backend failed with an error that is not retryable, or for longer than a lease lives.
     Backend(Error),
 }
 
@@ -95,12 +96,12 @@ impl StdError for LockError {
 
 /// Why a lock could not be acquired at once.
 ///
-/// Equality is that of [`LockError`]. It converts into a [`LockError`]: [`WouldBlock`](Self::WouldBlock) becomes a
-/// [`Timeout`](LockError::Timeout) without a source.
+/// It is equal to another error under the rule of [`LockError`], and converts into a [`LockError`]:
+/// [`WouldBlock`](Self::WouldBlock) becomes a [`Timeout`](LockError::Timeout) without a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TryLockError {
-    /// A client holds the lock, in this process or another, or another task of this process waits for it.
+    /// The lock has a holder, in this process or another, or another task of this process waits for the lock.
     WouldBlock,
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
@@ -203,7 +204,7 @@ from_parts!(LockError, TryLockError, ReleaseError);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before: another holder may have had the lock meanwhile.
+    /// The lease had ended before the release: another holder may have had the lock meanwhile.
     Lost(LeaseLost),
     /// The backend did not confirm the release. If the error is [retryable](Error::is_retryable), the driver goes
     /// on trying until the lease has ended by itself.
@@ -230,8 +231,8 @@ impl StdError for ReleaseError {
 
 /// A guard or permit does not have its lease any more: the lease is lost, or the guard has given it up.
 ///
-/// [`reason`](Self::reason) says which. Another holder may have the lock now. What this holder has written under its fencing token so far is valid.
-/// The resource must refuse what this holder writes from now on.
+/// [`reason`](Self::reason) tells the two apart. Another holder may have the lock now. All earlier writes of this
+/// holder under its fencing token are valid. The resource has to refuse its later writes.
 ///
 /// The [example](crate::Lease#examples) of a lease shows one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

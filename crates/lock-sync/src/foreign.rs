@@ -1,8 +1,8 @@
 //! Foreign code that this crate calls: wakers, and the values that a waker owns.
 //!
 //! A waker may own anything, even a guard of the lock that it waits for. So this crate clones, wakes and drops
-//! wakers only while it holds none of its own locks. A waker that panics does not stop other wakers, and no drop of
-//! this crate panics because of it: [`survive`] ends the panic. The panic hook has reported it by then.
+//! wakers only while it holds none of its own locks. A waker that panics does not stop other wakers, and makes no
+//! drop of this crate panic: [`survive`] catches the panic. The panic hook has reported the panic by then.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Waker};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 
-/// Runs foreign code. A panic of that code ends here.
+/// Runs foreign code, and catches its panic.
 pub(crate) fn survive(work: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // Its drop could panic again.
+        // The drop of the payload could panic again.
         std::mem::forget(panic);
     }
 }
@@ -33,11 +33,11 @@ pub(crate) fn discard(waker: Option<Waker>) {
     }
 }
 
-/// Wakes all listeners, as [`Notify::notify_waiters`](tokio::sync::Notify::notify_waiters) does. But with `Notify` a
-/// waker that panics stops others.
+/// Wakes all listeners, as [`Notify::notify_waiters`](tokio::sync::Notify::notify_waiters) does. But with `Notify`,
+/// a waker that panics stops other wakers.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    /// How often it has rung.
+    /// How often the bell has rung.
     rung: AtomicU64,
     listeners: Mutex<Listeners>,
 }
@@ -73,7 +73,7 @@ impl Bell {
 #[derive(Debug)]
 pub(crate) struct Listening<'a> {
     bell: &'a Bell,
-    /// How often the bell had rung before.
+    /// How often the bell had rung when this listener began to listen.
     heard: u64,
     /// The number of the waker in the bell, if there is one.
     number: Option<u64>,

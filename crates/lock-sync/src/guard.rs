@@ -2,8 +2,8 @@
 
 /// The parts of a guard. Each public guard is a type of its own around these parts.
 ///
-/// The parts are dropped in the order in which they stand here. So the next holder finds the data free, and
-/// a caller that gets the last `Arc` of the lock can take the data out.
+/// The drop follows the order of the fields. So the next holder finds the data free, and a caller that gets
+/// the last `Arc` of the lock can take the data out.
 pub(crate) struct Guarded<D, H, L = ()> {
     pub(crate) data: D,
     pub(crate) hold: H,
@@ -35,15 +35,15 @@ impl<D, H, L> Guarded<D, H, L> {
     }
 }
 
-/// Adds `lease` and `release`. The literal says what a release does. Guards that give access to data have no methods
-/// of their own, so that they hide none of the data.
+/// Adds `lease` and `release`. The literal says what a release does. For a guard with data, these are functions, so
+/// that they hide no methods of the data.
 macro_rules! leased {
     (
         $release:literal,
         ($($by_ref:tt)*) => $lease:expr,
         ($($by_value:tt)*) => $released:expr
     ) => {
-        /// A handle to the lease, which says whether the lease is still held, and has the fencing token: see
+        /// A handle to the lease, which says whether the lease is valid, and has the fencing token: see
         /// [`Lease`](crate::Lease). The handle does not keep the lock.
         pub fn lease($($by_ref)*) -> crate::Lease {
             $lease
@@ -53,11 +53,13 @@ macro_rules! leased {
         ///
         /// # Cancel safety
         ///
-        /// Once the future was polled, the release happens even if the future is dropped.
+        /// Once the future was polled, the driver completes the release even if the future is
+        /// dropped.
         ///
         /// # If the lease is lost
         ///
-        /// The error says so. The lease of a later holder is not affected.
+        /// The error is [`ReleaseError::Lost`](crate::ReleaseError::Lost). The release does not
+        /// affect the lease of a later holder.
         ///
         /// # Errors
         ///
@@ -99,7 +101,7 @@ macro_rules! guard {
                 $release,
                 (this: &Self) => crate::Lease::of(&this.core.hold),
                 (this: Self) => {
-                    // The data first: the next holder finds it free.
+                    // The data first, so that the next holder finds it free.
                     let crate::guard::Guarded { data, hold, .. } = this.core;
                     drop(data);
                     hold.release().await

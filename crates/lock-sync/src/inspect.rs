@@ -6,18 +6,19 @@ use crate::bare::ask;
 use crate::locks::Locks;
 
 impl<B: ?Sized> Locks<B> {
-    /// The holders and waiters of the lock with this name, as the store sees them now. The lock may be of any kind.
+    /// Shows the holders and waiters of the lock with this name, as the store sees them now. The lock may be of any
+    /// kind.
     ///
-    /// The result lists leases and places in the queue, not guards and tasks. The tasks of one process that hold a
-    /// lock together have one lease, and all tasks of one process that wait have one place.
+    /// The result lists leases and places in the queue, not guards and tasks. All tasks of one process that hold a
+    /// lock together have one lease. All tasks of one process that wait have one place.
     ///
-    /// Each lease and each place has the [label](crate::Builder::label) of its process, once the store knows it: a moment
-    /// after the process asked for its first lock. It is `None` before that, for clients of other libraries, and if a user
-    /// of the store may not write labels.
+    /// Each lease and each place has the [label](crate::Builder::label) of its process, once the store knows the label:
+    /// a moment after the first request of the process. The label is `None` before that, for clients of other
+    /// libraries, and if the user at the store may not write labels.
     ///
-    /// The result does not contain what this process gave up before the call: the call first waits until the store
-    /// has answered those releases, as [`available_permits`](crate::Semaphore::available_permits) does. It contains
-    /// a lease that is [cached](crate::Mutex::with_cache).
+    /// The result does not contain leases that this process gave up before the call: the call first waits until the
+    /// store has answered these releases, as [`available_permits`](crate::Semaphore::available_permits) does. The
+    /// result contains a [cached](crate::Mutex::with_cache) lease.
     ///
     /// # Cancel safety
     ///
@@ -55,7 +56,7 @@ impl<B: ?Sized> Locks<B> {
         lock.ask_about(self.backend.inspect(lock.key())).await
     }
 
-    /// One page of the locks that are held or waited for, with their holders and their waiters.
+    /// Returns one page of the locks that have holders or waiters, with these holders and waiters.
     ///
     /// A text is the prefix of the names, byte by byte, and asks for the first page. No character of it is special. A
     /// [`List`] asks for a further page, for larger pages, or for [exact keys](Key::raw). The
@@ -63,13 +64,13 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// # What a list promises
     ///
-    /// All pages together show each lock that is held or waited for from before the first page until after the last one. A
-    /// lock that comes or goes meanwhile may be there or not, and a lock may be on several pages. A page may be empty
-    /// although more pages follow. Each lock is shown as the store saw it at the time of its page.
+    /// If a lock has holders or waiters from before the first page until after the last page, a page shows it. A lock
+    /// that comes or goes meanwhile may be on a page or not, and a lock may be on several pages. A page may be empty
+    /// although more pages follow. Each page shows its locks as the store saw them at the time of that page.
     ///
-    /// A list costs the locks nothing: there is no index. So the store walks through all its keys, a few for each page,
-    /// however few of them have the prefix. Unlike [`inspect`](Self::inspect), a list does not wait for releases of this
-    /// process.
+    /// The store keeps no index of the locks, so lists cost acquisitions and releases nothing. For a list, the store
+    /// walks through all its keys, a few for each page, even if only a few of them have the prefix. Unlike
+    /// [`inspect`](Self::inspect), a list does not wait for releases of this process.
     ///
     /// # Cancel safety
     ///
@@ -78,9 +79,10 @@ impl<B: ?Sized> Locks<B> {
     /// # Errors
     ///
     /// - [`ErrorKind::Unsupported`](lock_core::ErrorKind::Unsupported) if the store cannot list its locks;
-    /// - [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) if the user of the store may not;
+    /// - [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) if the user at the store has no right
+    ///   to list keys;
     /// - [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) for a cursor of another store, or of a
-    ///   deployment whose servers have changed since. Begin with the first page again;
+    ///   deployment whose servers have changed since. Begin again with the first page;
     /// - any other error of the store or of the connection to it.
     ///
     /// # Examples
@@ -129,9 +131,10 @@ impl<B: ?Sized> Locks<B> {
 
     /// Ends every lease on the lock with this name, of any owner and of any kind. Returns the number of leases.
     ///
-    /// This is a last resort for operators: it does not ask the holders. The leases of their guards are lost. A
-    /// holder learns this from a hint of the store or with its next renewal. Until then, only a resource that
-    /// compares fencing tokens refuses what the holder writes. The next waiters get the lock.
+    /// This call is a last resort for operators: it does not ask the holders. The leases of their guards are
+    /// lost, and the next waiters get the lock. A holder learns of its loss from a hint of the store, or with
+    /// its next renewal. Until then, only a resource that compares fencing tokens refuses the writes of that
+    /// holder.
     ///
     /// # Cancel safety
     ///

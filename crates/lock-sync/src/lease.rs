@@ -15,21 +15,21 @@ use crate::lost::{Lost, WhileHeld};
 /// The lease of a guard or permit. Every guard has a function that returns it, for example
 /// [`MutexGuard::lease`](crate::MutexGuard::lease).
 ///
-/// The handle says what the guard is worth outside this process: whether the lease is still held, for how long, and
-/// with which [fencing token](Self::fencing_token). It borrows nothing, so a task can give it away while another task
-/// has the guard. Clones are cheap and mean one lease.
+/// The handle says what the guard is worth outside this process: whether the lease is valid, for how long, and with
+/// which [fencing token](Self::fencing_token). The handle borrows nothing, so one task can have the handle while
+/// another task has the guard. Clones are cheap, and name one lease.
 ///
-/// **The handle does not keep the lock.** When its guard is dropped or released, [`check`](Self::check) says
-/// [`Released`](crate::LossReason::Released). That comes before another holder has the lock. It is final, even if
-/// this process goes on with the lease for its next task. A guard that was
-/// [mapped](crate::MutexGuard::map), [downgraded](crate::RwLockWriteGuard::downgrade) or
-/// [upgraded](crate::RwLockUpgradableReadGuard::upgrade) goes on with its lease, and the handle stays valid.
+/// **The handle does not keep the lock.** Once its guard is dropped or released, [`check`](Self::check) returns
+/// [`Released`](crate::LossReason::Released). It does so before another holder has the lock, and for ever, even
+/// if this process goes on with the lease for its next task. A guard that was [mapped](crate::MutexGuard::map),
+/// [downgraded](crate::RwLockWriteGuard::downgrade) or [upgraded](crate::RwLockUpgradableReadGuard::upgrade) goes
+/// on with its lease, and the handle stays valid.
 ///
 /// # Several leases
 ///
 /// A guard of [several locks](crate::Locks::lock_all), and permits that were [merged](crate::SemaphorePermit::merge),
-/// have several leases. The handle covers those that the guard has when the handle is made. It is valid while all of
-/// them are.
+/// have several leases. The handle covers the leases that the guard has when you call `lease`. The handle is valid
+/// while all these leases are valid.
 ///
 /// # Examples
 ///
@@ -84,11 +84,11 @@ impl Lease {
         }
     }
 
-    /// The name of the lock. Of several locks, the first name.
+    /// The name of the lock. If the guard holds several locks, the first name.
     ///
     /// # Panics
     ///
-    /// If the handle covers no lock: that is, if [`lock_all`](crate::Locks::lock_all) was called without a name.
+    /// If the handle covers no lock, because [`lock_all`](crate::Locks::lock_all) was called without a name.
     pub fn key(&self) -> &Key {
         self.key.as_ref().expect("the guard holds no lock")
     }
@@ -96,16 +96,16 @@ impl Lease {
     /// The fencing token of the guard.
     ///
     /// Send the token with each write to the resource that the lock protects, and let the resource refuse lower
-    /// tokens: see [`FencingToken`]. The token stays what it is when the lease is over.
+    /// tokens: see [`FencingToken`]. The token does not change when the lease ends.
     ///
     /// | guard | its token |
     /// | --- | --- |
     /// | of a [`Mutex`](crate::Mutex), writer of an [`RwLock`](crate::RwLock), [`Leadership`](crate::Leadership) | is higher than the token of every earlier holder |
     /// | reader of an [`RwLock`](crate::RwLock) | is lower than the token of every later writer, and no lower than the token of every earlier writer. Readers that share a lease have one token. A downgraded guard keeps its token, and an upgrade brings a higher one. Tokens of readers that hold the lock at once have no order |
-    /// | of a [`ReentrantMutex`](crate::ReentrantMutex) | is that of the turn of its owner: all guards of the turn have it, in every process that entered with the owner |
-    /// | permit of a [`Semaphore`](crate::Semaphore) | is unique, and higher than every token of a grant that ended before the permit's own grant was asked for: see [its tokens](crate::Semaphore#fencing-tokens). Merged permits have the lowest of their tokens. A value without permits has the token zero |
+    /// | of a [`ReentrantMutex`](crate::ReentrantMutex) | is the token of the turn of its owner: all guards of the turn have this token, in every process that entered with the owner |
+    /// | permit of a [`Semaphore`](crate::Semaphore) | is unique, and higher than every token of a grant that ended before the own grant of this permit was requested: see [its tokens](crate::Semaphore#fencing-tokens). Merged permits have the lowest of their tokens. A value without permits has the token zero |
     /// | [`SlotPermit`](crate::SlotPermit) | is higher than the token of every earlier holder of this slot. Tokens of two slots have no order |
-    /// | of [several locks](crate::Locks::lock_all) | is that of the lock [`key`](Self::key). [`fencing_token_of`](Self::fencing_token_of) returns the token of another lock |
+    /// | of [several locks](crate::Locks::lock_all) | is the token of the lock [`key`](Self::key). [`fencing_token_of`](Self::fencing_token_of) returns the token of another lock |
     pub fn fencing_token(&self) -> FencingToken {
         self.key.as_ref().and_then(|key| self.fencing_token_of(key)).unwrap_or(FencingToken::new(0))
     }
@@ -132,48 +132,48 @@ impl Lease {
         of_key.map(|(_, token)| token).min()
     }
 
-    /// The name and the fencing token of each lease that the handle covers. Several locks are in the order of their
-    /// names.
+    /// The name and the fencing token of each lease that the handle covers, in the order of the names.
     pub fn fencing_tokens(&self) -> impl ExactSizeIterator<Item = (&Key, FencingToken)> {
         self.parts().iter().map(|part| (part.key(), part.fencing_token()))
     }
 
-    /// Whether the lease is held now, by the clock of this process.
+    /// Whether the lease is valid now, by the clock of this process.
     ///
-    /// It does no I/O. The deadline counts from the moment before the last successful request was sent, on a
-    /// clock that goes on while the machine sleeps. It is earlier than the deadline of the store. Once
-    /// `is_valid` has returned `false`, it never returns `true` again.
+    /// The call does no I/O. The deadline counts from before the last successful request was sent, on a
+    /// clock that goes on while the machine sleeps. The deadline is earlier than the deadline of the store.
+    /// Once `is_valid` has returned `false`, it never returns `true` again.
     pub fn is_valid(&self) -> bool {
         self.check().is_ok()
     }
 
-    /// Why the guard does not have its lease any more, if that is so.
+    /// Returns an error, with the reason, once the guard does not have its lease any more.
     ///
     /// # Errors
     ///
     /// [`LeaseLost`], once [`is_valid`](Self::is_valid) is `false`. Its reason is
-    /// [`Released`](crate::LossReason::Released) if the guard has given up a valid lease. The reason of a loss stays
-    /// when the guard is dropped afterwards.
+    /// [`Released`](crate::LossReason::Released) if the guard has given up a valid lease. If the guard is dropped
+    /// after a loss, the reason of the loss stays.
     pub fn check(&self) -> Result<(), LeaseLost> {
         self.parts().iter().try_for_each(|part| part.check())
     }
 
-    /// The instant at which the lease ends unless it is renewed, on the clock of the backend.
+    /// The instant at which the lease ends unless the driver renews it, on the clock of the
+    /// backend.
     ///
-    /// The lease can be lost before this instant: see [`is_valid`](Self::is_valid). When the guard has given the lease
-    /// up, this is an instant in the past.
+    /// The lease can be lost before this instant: see [`is_valid`](Self::is_valid). Once the guard has given the lease
+    /// up, the instant is in the past.
     pub fn valid_until(&self) -> Instant {
         self.parts().iter().map(|part| part.valid_until()).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// How long the lease lives on unless it is renewed; zero once it is over.
+    /// How long the lease lives on unless the driver renews it; zero once the lease is over.
     pub fn remaining(&self) -> Duration {
         self.parts().iter().map(|part| part.remaining()).min().unwrap_or(Duration::MAX)
     }
 
     /// A future that resolves when [`check`](Self::check) fails: the lease is lost, or the guard gives it up.
     ///
-    /// The reason says which. The future borrows nothing and may outlive the handle.
+    /// The reason tells the two apart. The future borrows nothing and may outlive the handle.
     ///
     /// # Cancel safety
     ///
@@ -205,14 +205,14 @@ impl Lease {
 
     /// Makes the lease live for at least `ttl` from now on. The future borrows nothing, so another task can run it.
     ///
-    /// If the lease ends later than that in any case, the call sends nothing. Otherwise it renews the lease, and waits
-    /// until the store has confirmed that. While the store is out of reach, the driver tries again until the lease
-    /// ends. A lease never becomes shorter by this call.
+    /// If the lease ends later than that anyway, the call sends nothing. Otherwise it renews the lease, and waits
+    /// until the store has confirmed the renewal. While the store is out of reach, the driver tries again until the
+    /// lease ends. The call never makes a lease shorter.
     ///
-    /// It is for leases that are [not renewed](crate::Mutex::with_renewal). It also serves before work that stops the
-    /// driver or needs a longer reserve than the [`ttl`](crate::Builder::ttl). As long as this process keeps the lease,
-    /// all later renewals give it the longest ttl that a holder has asked for. A
-    /// [maximum hold](crate::Builder::max_hold) still ends the hold.
+    /// Use it for leases [without renewal](crate::Mutex::with_renewal), before work that stops the driver, and before
+    /// work that needs a longer reserve than the [`ttl`](crate::Builder::ttl). As long as this process keeps the lease,
+    /// all later renewals use the longest ttl that a holder has asked for. A [maximum hold](crate::Builder::max_hold)
+    /// still ends the hold.
     ///
     /// # Cancel safety
     ///
@@ -247,14 +247,14 @@ impl Lease {
         async move { try_join_all(lease.parts().iter().map(|part| part.extend(ttl))).await.map(drop) }
     }
 
-    /// Runs a future for as long as the lease is held.
+    /// Runs a future as long as the lease is valid.
     ///
-    /// The work may borrow the guard: see the [example](Self#examples) of the type. The future itself borrows nothing of
-    /// the handle, so if the work borrows nothing either, another task can run it.
+    /// The work may borrow the guard: see the [example](Self#examples) of the type. The future borrows nothing of the
+    /// handle, so if the work borrows nothing either, another task can run the future.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`] if the lease is over before the future has completed. The future is then dropped.
+    /// [`LeaseLost`] if the lease is over before the work has completed. The call then drops the work.
     ///
     /// # Cancel safety
     ///
@@ -285,7 +285,7 @@ impl Lease {
         WhileHeld::new(work, self.lost(), move || lease.check())
     }
 
-    /// Runs work that needs the lease, for example its token, for as long as the lease is held.
+    /// Runs work that needs the lease, for example its token, as long as the lease is valid.
     ///
     /// # Errors
     ///

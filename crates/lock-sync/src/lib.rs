@@ -1,8 +1,9 @@
 //! Locks with the interface of `tokio::sync` that hold across processes and machines.
 //!
 //! An app keeps one [`Locks`] handle, and makes each lock with it. The locks work over any [`Backend`]: the memory
-//! backend for tests and single processes, Redis or Valkey with the crate `lock-redis`, a quorum of servers with the
-//! crate `lock-redlock`. The crate `lock-any` opens the store that a URL names.
+//! backend for tests and single processes, Redis or Valkey with the crate `lock-redis`, PostgreSQL with the crate
+//! `lock-postgres`, a quorum of servers with the crate `lock-redlock`. The crate `lock-any` opens the store that a
+//! URL names.
 //!
 //! ```
 //! use lock_sync::{Locks, MemoryBackend, MutexGuard};
@@ -11,7 +12,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let locks = Locks::new(MemoryBackend::new());
 //!
-//! // Processes share a lock by its name. They do not share the value in it, here `()`.
+//! // Processes share a lock by its name. They do not share the value in the mutex, here `()`.
 //! let order = locks.mutex("orders/42", ())?;
 //! let guard = order.lock().await?;
 //! println!("this holder has the token {}", MutexGuard::lease(&guard).fencing_token());
@@ -47,59 +48,59 @@
 //! ttl, fencing, errors, tests, and common patterns.
 //!
 //! There is no `Notify`. In one process, `notify_waiters` reaches every future that was created before, polled or not.
-//! Between processes a message can be lost, and no process learns that another one has created a future. So a `Notify`
-//! would sometimes lose a wake-up. Programs mostly use a `Notify` to wait for a value, for a leader or for other tasks:
-//! see [`StoredMutex::subscribe`], [`OnceCell`], [`Election`] and [`Barrier`].
+//! Between processes a message can get lost, and no process learns that another process has created a future. So a
+//! `Notify` would sometimes lose a wake-up. Programs mostly use a `Notify` to wait for a value, for a leader or for
+//! other tasks: see [`StoredMutex::subscribe`], [`OnceCell`], [`Election`] and [`Barrier`].
 //!
 //! # What is promised
 //!
-//! At most one *valid* guard per lock exists at a time, while (a) the store keeps its data, (b) clock *rates*
+//! At most one guard of an exclusive lock is *valid* at a time, while (a) the store keeps its data, (b) clock *rates*
 //! differ by less than the [drift](lock_core::Ttl::drift), and (c) the holder stops when its guard says that the lease
 //! is lost.
 //!
-//! Fencing tokens depend on none of these conditions: each exclusive lease has higher tokens than every earlier
-//! exclusive lease. So a resource that refuses lower tokens is safe. Several holders have
-//! permits at once, so [the tokens of permits promise less](Semaphore#fencing-tokens).
+//! The order of fencing tokens depends on none of these conditions: each exclusive lease has higher tokens than
+//! every earlier exclusive lease. So a resource that refuses lower tokens is safe from former holders. Only a
+//! failover may break the order. Several holders have permits at once, so [the tokens of permits promise
+//! less](Semaphore#fencing-tokens).
 //!
 //! # What runs where
 //!
 //! If no task of this process holds the lock, the task that wants the lock sends the request itself, on its own thread.
-//! If a task of this process gives the lock up, the next task gets the lock without a request.
-//! The *driver*, a thread with a small runtime, does everything that must not depend on a task:
-//! it sends renewals and the releases of dropped guards, and finishes requests whose task is gone.
-//! [`Builder::on_runtime`] puts the driver on a runtime of yours instead.
+//! If a task of this process gives the lock up, the next task gets the lock without a request. All work that must not
+//! depend on a task is the work of the *driver*, a thread with a small runtime. It sends renewals and the releases of
+//! dropped guards, and finishes requests whose task is gone. [`Builder::on_runtime`] puts the driver on a runtime of
+//! yours instead.
 //!
 //! If tasks on a multi-threaded runtime ask for locks, the process listens to the store on that runtime:
-//! the thread that receives a grant goes on with the waiter. Otherwise the driver listens.
+//! the thread that receives a grant also polls the waiter. Otherwise the driver listens.
 //!
 //! # Waiting and taking turns
 //!
-//! However many tasks of a process wait for a lock, the process has one place in the queue of the store. When
-//! the turn of the process comes, the store tells the process, and its first waiter gets the lock without a request.
-//! While no other process waits, the lock then passes from task to task within the process. Once another process
-//! waits, [`Handoff`] says how long this may go on. Each exclusive guard has a fencing token of its own. If tasks still
-//! wait when the turn of the process is over, the process goes to the end of the queue in the step that releases the
-//! lock.
+//! All tasks of a process that wait for a lock share one place in the queue of the store. When the turn of the process
+//! comes, the store tells the process, and its first waiter gets the lock without a request. While no other process
+//! waits, the tasks of the process then hand the lock off from one to the next. Once another process waits, [`Handoff`]
+//! says how long this may go on. Each exclusive guard has a fencing token of its own. If tasks still wait when the turn
+//! of the process is over, the process goes to the end of the queue in the step that releases the lock.
 //!
-//! A dead process delays the others for a short time only:
+//! A dead process delays other processes for a bounded time:
 //!
-//! | event | longest delay for the others |
+//! | event | longest delay of other processes |
 //! | --- | --- |
 //! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
-//! | a process whose turn comes is gone, and its connection is closed | not at all |
-//! | a process dies, or is stopped, when its turn has just come | [`Ttl::for_grant`](lock_core::Ttl::for_grant), at most a second: then the next process in the queue asks |
+//! | a process with a place is gone, and its connection is closed | none |
+//! | a process dies, or is stopped, when its turn has just come | [`Ttl::for_grant`](lock_core::Ttl::for_grant), at most a second. Then the next process in the queue asks |
 //! | several processes in a row die in this way | [`Ttl::for_grant`](lock_core::Ttl::for_grant), and then until another process asks |
 //! | a message is lost, or the connection of a waiting process breaks | until that process connects again and asks, or until another process asks |
 //!
-//! Another process asks after a third of [`Ttl::for_place`](lock_core::Ttl::for_place) at the latest: ten seconds with the
-//! default lease, one second with leases of up to three seconds. Every waiting process asks that often to keep
-//! its place, and waiting costs nothing else. A newcomer asks at once. If the store cannot send messages to a
-//! process, the process has no place in the queue. It asks after a tenth of a second, and later every half
+//! Another process asks after a third of [`Ttl::for_place`](lock_core::Ttl::for_place) at the latest: ten seconds with
+//! the default lease, one second with leases of up to three seconds. Every waiting process asks that often to keep its
+//! place, and waiting costs no other requests. A newcomer asks at once. If the store cannot send messages to a process,
+//! the process has no place in the queue. Such a process asks again after a tenth of a second, and later every half
 //! second.
 //!
-//! When a process enters in its turn, its lease is at first as short as [`Ttl::for_grant`](lock_core::Ttl::for_grant).
-//! The process renews it after a tenth of that. A process that cannot reach the store in its first second with
-//! the lock loses the lock.
+//! After a hand-over, the lease is at first as short as [`Ttl::for_grant`](lock_core::Ttl::for_grant). The process
+//! renews the lease after a tenth of that time. A process that cannot reach the store in its first second with the
+//! lock loses the lock.
 //!
 //! The process also watches the key of a guard that lives for a while. If the store reports that another client has
 //! deleted or overwritten the key, the lease is lost within milliseconds, not at the next renewal.
@@ -132,7 +133,7 @@ mod waits;
 pub mod from_tokio {}
 pub mod guide;
 
-// What an app needs beside the primitives.
+// The types that an app needs beside the primitives.
 #[cfg(feature = "memory")]
 pub use lock_core::memory::MemoryBackend;
 pub use lock_core::{

@@ -15,20 +15,21 @@ use crate::options::{check_limit, options};
 
 /// The locks of one backend. An app builds this handle once and keeps it.
 ///
-/// It makes locks by name, has their defaults, and owns the driver. The driver is a thread that renews leases,
-/// sends the releases of dropped guards, and listens for releases by other processes. Clones share all of this.
-/// The driver starts when a lock is first asked for, and ends when the last handle, lock and guard is gone.
+/// The handle makes locks by name, has their defaults, and owns the driver. The driver is a thread that renews
+/// leases, sends the releases of dropped guards, and listens for releases by other processes. Clones share the
+/// driver and the defaults. The driver starts with the first request for a lock, and ends when the last handle,
+/// lock and guard is gone.
 ///
 /// Within one process, all locks that one `Locks` and its clones make under one name are one lock, with
 /// one line of waiters. Two separate `Locks` over one store contend like two processes.
 ///
 /// # Other options for some locks
 ///
-/// A clone can have options of its own for the locks that it makes: [`with_ttl`](Self::with_ttl),
+/// A clone of the handle can have options of its own for the locks that it makes: [`with_ttl`](Self::with_ttl),
 /// [`with_max_hold`](Self::with_max_hold), [`with_renewal`](Self::with_renewal),
-/// [`with_outage_limit`](Self::with_outage_limit) and [`with_label`](Self::with_label). That is the way to give options to [`lock`](Self::lock) and
-/// [`lock_all`](Self::lock_all). A single lock takes these options as well, for example
-/// [`Mutex::with_ttl`](crate::Mutex::with_ttl).
+/// [`with_outage_limit`](Self::with_outage_limit) and [`with_label`](Self::with_label). In this way,
+/// [`lock`](Self::lock) and [`lock_all`](Self::lock_all) get options. A single lock takes these options as well, for
+/// example [`Mutex::with_ttl`](crate::Mutex::with_ttl).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -64,18 +65,18 @@ use crate::options::{check_limit, options};
 ///
 /// # What the backend must be able to do
 ///
-/// The type parameter is the backend, so a call that the backend cannot serve does not compile:
+/// The type parameter is the backend. So a call that the backend cannot serve does not compile:
 /// [`mutex`](Self::mutex) exists over every [`Backend`], [`rwlock`](Self::rwlock) over a
 /// [`SharedBackend`](lock_core::SharedBackend), and so on. The locks themselves do not have this parameter:
 /// `Mutex<T>` is one type over all backends.
 ///
-/// Code for any backend takes `&Locks<B>`, and bounds `B` by the capability that it needs. Code that does not want the
-/// parameter takes `Locks`: that is `Locks<AnyBackend>`, which has every primitive. A primitive that the store cannot
-/// serve then fails with [`ErrorKind::Unsupported`], before anything is sent. [`erase`](Self::erase) turns any other
-/// handle into one.
+/// Code for any backend takes `&Locks<B>`, and bounds `B` by the capability that it needs. Code without the parameter
+/// takes `Locks`, which is `Locks<AnyBackend>` and has every primitive. A primitive that the store cannot serve then
+/// fails with [`ErrorKind::Unsupported`], before anything is sent. [`erase`](Self::erase) turns any other handle into
+/// a `Locks<AnyBackend>`.
 pub struct Locks<B: ?Sized = AnyBackend> {
     pub(crate) shared: Arc<Shared>,
-    /// The backend that is also in `shared`, here with all its capabilities.
+    /// The backend that `shared` has as well, here with all its capabilities.
     pub(crate) backend: Arc<B>,
     /// The policy of the locks that this handle makes.
     policy: Policy,
@@ -148,10 +149,9 @@ impl<B: ?Sized> Locks<B> {
     /// stay valid. The driver renews their leases, and releases them when the guards are dropped. `shutdown` does
     /// not wait for these guards.
     ///
-    /// Call it before the process ends. The driver never sends a release that it has not sent by then, and
-    /// the store frees such a lock only at the end of its lease. `shutdown` returns as soon as no request is
-    /// under way, and at the latest after its [limit](Builder::shutdown_limit). Returns whether the store has answered
-    /// every release by then.
+    /// Call `shutdown` before the process ends. Otherwise some releases may never leave, and the store frees these
+    /// locks only at the end of their leases. `shutdown` returns as soon as no request is under way, and at the latest
+    /// after its [limit](Builder::shutdown_limit). It returns whether the store has answered every release by then.
     ///
     /// # Cancel safety
     ///
@@ -160,8 +160,7 @@ impl<B: ?Sized> Locks<B> {
         self.shutdown_timeout(self.shared.shutdown_limit).await
     }
 
-    /// As [`shutdown`](Self::shutdown), but waits for at most `limit`. Returns whether the store has answered every
-    /// release by then.
+    /// As [`shutdown`](Self::shutdown), but waits for `limit` at most.
     ///
     /// # Cancel safety
     ///
@@ -188,7 +187,7 @@ impl<B: ?Sized> Locks<B> {
         if !self.shared.is_driven() {
             return true;
         }
-        // The driver's clock serves callers without a runtime, too. If the driver ends, the bell rings.
+        // The clock of the driver also serves callers without a runtime. If the driver ends, the bell rings.
         let bell = alarm(&self.shared, limit);
         tokio::select! {
             biased;
@@ -266,10 +265,11 @@ impl<B: Backend> Builder<B> {
         Self { backend, ttl: None, choices }
     }
 
-    /// How long a lease lives unless it is renewed. Others wait for a crashed holder for this time.
+    /// How long a lease lives unless the driver renews it. After the crash of a holder, other
+    /// processes wait for this time at most.
     ///
-    /// It is between 10 ms and 24 h. The driver renews a lease after each third of it. With a shorter lease a loss
-    /// is noticed sooner, but a shorter outage of the store ends the lease.
+    /// The ttl is between 10 ms and 24 h. The driver renews a lease after each third of its ttl. With a shorter
+    /// ttl, the holder notices a loss sooner, but a shorter outage of the store ends the lease.
     ///
     /// The [example](Locks::builder) of the builder sets it.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -277,8 +277,8 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// Whether leases are renewed while a guard lives. Without it a guard is lost after one
-    /// [`ttl`](Self::ttl).
+    /// Whether the driver renews leases while a guard lives. Without renewal, the lease of a guard
+    /// ends after one [`ttl`](Self::ttl).
     ///
     /// # Examples
     ///
@@ -289,7 +289,7 @@ impl<B: Backend> Builder<B> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let locks = Locks::builder(MemoryBackend::new()).renewal(false).build()?;
     /// let guard = locks.lock("report").await?;
-    /// // The lease ends by then, whatever happens.
+    /// // The lease ends by then in any case.
     /// let _end = guard.lease().valid_until();
     /// # Ok(())
     /// # }
@@ -299,22 +299,21 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// How long a call waits at most, unless it has a limit of its own.
+    /// How long a call waits at most, unless the call has a limit of its own.
     ///
-    /// Without a limit a call waits for other holders without end. [`outage_limit`](Self::outage_limit) says how long it
-    /// waits for a store that is out of reach.
+    /// Without a limit, a call waits for other holders without end. [`outage_limit`](Self::outage_limit) says how long
+    /// a call waits for a store that is out of reach.
     pub fn wait_limit(mut self, limit: Duration) -> Self {
         self.choices.wait_limit = Some(limit);
         self
     }
 
-    /// How long a call waits for a store that is out of reach, however long it is ready to wait for other holders.
+    /// How long a call waits for a store that is out of reach, no matter how long the call may wait for other holders.
     ///
-    /// The time counts from the first request for the name that fails, so a caller that comes later may wait less. When
-    /// the time is over, the error is
-    /// [`LockError::Backend`](crate::LockError::Backend) with the failure. With zero, the first failure ends the wait.
-    /// A request to which no answer comes fails when the backend gives it up. A store that says when it is ready is not
-    /// out of reach.
+    /// The time counts from the first failed request for the name, so a later caller may wait for less time. When the
+    /// time is over, the error is [`LockError::Backend`](crate::LockError::Backend) with the failure. With zero, the
+    /// first failure ends the wait. A request without an answer fails when the backend gives the request up. A store
+    /// that says when it is ready is not out of reach.
     ///
     /// Without this option, a call with a limit of its own or a [`wait_limit`](Self::wait_limit) waits for the store
     /// until that limit, and every other call waits for as long as one lease lives. For a single lock, see
@@ -342,14 +341,15 @@ impl<B: Backend> Builder<B> {
 
     /// How long [`shutdown`](Locks::shutdown) waits at most for the answers to releases.
     ///
-    /// By default it waits for one [`ttl`](Self::ttl): by then every lease that was given up has ended. Choose less if
-    /// your service has less time to end.
+    /// By default `shutdown` waits for one [`ttl`](Self::ttl): by then every lease that was given up has ended. Choose
+    /// a shorter limit if your service has less time to end.
     pub fn shutdown_limit(mut self, limit: Duration) -> Self {
         self.choices.shutdown_limit = Some(limit);
         self
     }
 
-    /// How long a guard may hold the lock at most. This bounds the damage of a task that hangs.
+    /// How long a guard may hold the lock at most. This limit bounds the damage of a task that
+    /// hangs.
     ///
     /// When the time is over, the lease is lost and the lock is released.
     ///
@@ -359,8 +359,8 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// How far this process passes a lock on among its own tasks while other processes wait. For a single
-    /// lock, see [`Mutex::with_handoff`](crate::Mutex::with_handoff).
+    /// How long this process hands a lock off among its own tasks while other processes wait. For a
+    /// single lock, see [`Mutex::with_handoff`](crate::Mutex::with_handoff).
     pub fn handoff(mut self, handoff: Handoff) -> Self {
         self.choices.handoff = handoff;
         self
@@ -370,8 +370,9 @@ impl<B: Backend> Builder<B> {
     /// [inspection](Locks::inspect) shows it. By default it is [`Label::of_process`]: program, host and process id. For a
     /// single lock, see [`Mutex::with_label`](crate::Mutex::with_label).
     ///
-    /// The driver tells the store of the label a tenth of a second after it starts, and then every five minutes. Grants
-    /// and releases cost no more than without a label. A store without labels shows none, and everything else works.
+    /// The driver writes the label to the store a tenth of a second after its start, and then every five minutes. The
+    /// label makes no grant and no release slower. A store that does not keep labels shows none, and is otherwise not
+    /// affected.
     ///
     /// # Examples
     ///
@@ -389,8 +390,8 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// A prefix for every name except those made with [`Key::raw`]: a namespace of the app. It works over
-    /// every backend.
+    /// A prefix for every name except the names made with [`Key::raw`]: a namespace of the app. It works
+    /// over every backend.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.choices.prefix = prefix.as_ref().to_vec();
         self
@@ -398,11 +399,11 @@ impl<B: Backend> Builder<B> {
 
     /// Runs the driver on this runtime instead of a thread of its own.
     ///
-    /// This saves the thread, and makes tests under tokio's paused time possible. On a runtime with one thread, a
-    /// hand-over from another process is faster by up to a third, because it wakes one thread of this process instead
-    /// of two. In exchange leases are renewed only while that runtime is not blocked. When the runtime shuts down, the
-    /// lease of every guard is lost, each waiter gets an error, and leases that were not released by then end by
-    /// themselves. The runtime needs a timer.
+    /// This option saves the thread, and makes tests under tokio's paused time possible. On a runtime with one thread,
+    /// a hand-over from another process is faster by up to a third, because it wakes one thread of this process
+    /// instead of two. But the driver then renews leases only while no task blocks that runtime. When the runtime
+    /// shuts down, the lease of every guard is lost, each waiter gets an error, and the store keeps unreleased leases
+    /// until they end. The runtime needs a timer.
     ///
     /// # Examples
     ///
@@ -422,13 +423,13 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// Sends every request from the driver's runtime, even if a task waits for its answer.
+    /// Sends every request from the runtime of the driver, even if a task waits for the answer.
     ///
     /// By default a task sends the request on its own runtime, and the answer reaches the task without waking another
     /// thread. That runtime needs I/O and time, as `#[tokio::main]` provides. A backend may keep a connection for each
     /// such runtime, and `lock-redis` does. If the runtime has several threads, the process also listens to the store
-    /// there. Switch this option on if your runtime has no I/O or time, or to have one connection in all. It costs two
-    /// wake-ups for each request and each grant.
+    /// there. Switch this option on if your runtime has no I/O or time, or if the process is to have only one
+    /// connection. The option costs two wake-ups for each request and each grant.
     ///
     /// # Examples
     ///
@@ -445,9 +446,9 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// Tells this observer of acquisitions, holds, leases and the driver, in addition to the observers that were set before.
+    /// Adds an observer of acquisitions, holds, leases and the driver.
     ///
-    /// Give the observer to the builder of the backend as well: the backend tells of requests and connections. The page
+    /// Give the observer to the builder of the backend as well: the backend reports requests and connections. The page
     /// [`observing`](crate::guide::observing) says what the events mean.
     ///
     /// # Examples
@@ -483,12 +484,13 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// Of how many acquisitions the observers hear of one, chosen at random, with all that follows from it: 1 by default.
+    /// Makes the observers hear of one in this many acquisitions, chosen at random, with all its events. By default
+    /// they hear of all acquisitions.
     ///
-    /// To observe a pass within the process takes some 50 ns, half of which is a look at the clock. That matters only for a lock that goes from
-    /// task to task within the process more than a million times a second. The observers then hear of a sample of waits and
-    /// holds. They hear of every renewal, loss and hand-over to another process, whatever this option says. A loss may name
-    /// holds of which they have not heard.
+    /// The events of one hand-off cost some 50 ns, half of which is a look at the clock. That matters only for a lock
+    /// that goes from task to task within the process more than a million times a second. With this option, the
+    /// observers hear of a sample of acquisitions and holds. They still hear of every renewal, loss and hand-over to
+    /// another process. A loss may name holds of which they have not heard.
     ///
     /// # Examples
     ///
@@ -512,7 +514,7 @@ impl<B: Backend> Builder<B> {
         self
     }
 
-    /// Builds the locks. It sends no request and does not start the driver.
+    /// Builds the locks. This call sends no request and does not start the driver.
     ///
     /// # Errors
     ///

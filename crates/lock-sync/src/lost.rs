@@ -13,9 +13,9 @@ use crate::error::LeaseLost;
 
 /// Resolves when a lease is lost, or when its guard gives the lease up. [`Lease::lost`](crate::Lease::lost) returns it.
 ///
-/// The driver resolves it at the deadline of the lease, or earlier if the store reports the loss. In a process
-/// that is stopped or starved, this may happen late. [`is_valid`](crate::Lease::is_valid) does not depend on
-/// the driver.
+/// The driver resolves the future at the deadline of the lease, or earlier if the store reports the loss. In a
+/// process that stands still or gets too little processor time, the future may resolve late.
+/// [`is_valid`](crate::Lease::is_valid) does not depend on the driver.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct Lost(#[pin] Waiting);
@@ -27,7 +27,7 @@ impl Lost {
         Self(Box::pin(async move { held.over().await }))
     }
 
-    /// Resolves with the first of several. It never resolves if there are none.
+    /// Resolves with the first loss of several leases. Without leases it never resolves.
     pub(crate) fn first_of(mut all: Vec<Self>) -> Self {
         let first = poll_fn(move |context| {
             let lost = all.iter_mut().map(|lost| Pin::new(lost).poll(context));

@@ -1,4 +1,4 @@
-//! Locks for names that are used once.
+//! Locks by name, without data.
 
 use std::fmt;
 use std::task::{Context, Poll, ready};
@@ -13,7 +13,7 @@ use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::waits::{Attempt, block, future};
 
-/// A lock that is held by its name, without data, and its lease. [`Locks::lock`] returns it.
+/// A guard of a lock without data, and its lease. [`Locks::lock`] returns it.
 ///
 /// # Dropping
 ///
@@ -47,8 +47,8 @@ impl fmt::Debug for LockGuard {
 impl<B: ?Sized> Locks<B> {
     /// Locks a name, waiting until no other guard holds the lock, in this process or another.
     ///
-    /// It is for names that are used once or seldom, such as one per order: there is no [`Mutex`](crate::Mutex) to
-    /// keep. The lock is the one that a `Mutex` with this name has. It works over every backend.
+    /// Use it for names that you use once or seldom, such as one name for each order: there is no
+    /// [`Mutex`](crate::Mutex) to keep. A `Mutex` with this name is this lock. It works over every backend.
     ///
     /// # Cancel safety
     ///
@@ -151,11 +151,11 @@ impl<B: ?Sized> Locks<B> {
     }
 }
 
-/// The wait for a name that may be invalid.
+/// The wait for a lock whose name may be invalid.
 #[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each lock")]
 pub(crate) enum Naming {
     Valid(Locking),
-    /// `None` once the error was reported.
+    /// `None` once the future has returned the error.
     Invalid(Option<Error>),
 }
 

@@ -1,7 +1,7 @@
 //! The options of a single lock, and of all locks that one handle makes.
 
-/// Adds the options to a type. The expression applies a change to the policy of its locks. A change also takes the labels
-/// of their handle.
+/// Adds the options to a type. The expression applies a change to the policy of its locks. A change also takes the
+/// labels of the handle.
 ///
 /// `$of` completes the first sentence of each option, and `$make` is an expression that makes such a value of `locks`.
 /// `$sized` is a bound on the data, for locks that may be unsized. With `leases`, the type gets the options that make
@@ -14,8 +14,8 @@ macro_rules! options {
         /// # Locks of one name with other options
         ///
         /// Handles with one name and different options of this kind (`with_ttl`, `with_max_hold`, `with_renewal`,
-        /// `with_outage_limit`, `with_label`) exclude one another as the locks of two processes do: each has a line and a
-        /// lease of its own. Set these options where the app makes the lock, once.
+        /// `with_outage_limit`, `with_label`) exclude one another as the locks of two processes do: each has a line and
+        /// a lease of its own. So make each lock once, with these options.
         ///
         /// # Examples
         ///
@@ -42,7 +42,7 @@ macro_rules! options {
 
         /// Sets how long a caller waits for a store that is out of reach, in place of the
         /// [`outage_limit`](crate::Builder::outage_limit) of the [`Builder`](crate::Builder). With zero, the first
-        /// request that fails ends the wait.
+        /// failed request ends the wait.
         ///
         /// See [`with_ttl`](Self::with_ttl) about other handles with one name.
         ///
@@ -54,7 +54,7 @@ macro_rules! options {
         /// # use lock_sync::Locks;
         /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
         /// # let locks = Locks::new(MemoryBackend::new());
-        /// // Waits for other holders without end, but not for the store.
+        /// // The call waits for other holders without end, but not for the store.
         #[doc = concat!("let impatient = ", $make, ".with_outage_limit(Duration::ZERO);")]
         /// # Ok(())
         /// # }
@@ -73,9 +73,9 @@ macro_rules! options {
         /// [`label`](crate::Builder::label) of the [`Builder`](crate::Builder). An
         /// [inspection](crate::Locks::inspect) shows it.
         ///
-        /// The driver tells the store of the label a moment later, and then every five minutes for as long as a handle, a
-        /// lock or a guard has it. Grants and releases cost no more than without a label. See
-        /// [`with_ttl`](Self::with_ttl) about other handles with one name.
+        /// The driver writes the label to the store a moment later, and then every five minutes as long as a handle, a
+        /// lock or a guard has it. The label makes no grant and no release slower. See [`with_ttl`](Self::with_ttl)
+        /// about other handles with one name.
         ///
         /// # Examples
         ///
@@ -136,9 +136,8 @@ macro_rules! options {
         #[doc = concat!("Sets whether the driver renews a lease ", $of, " while its holder lives, in place of the")]
         /// [`renewal`](crate::Builder::renewal) of the [`Builder`](crate::Builder).
         ///
-        /// Without renewal the holder has an explicit lease: it ends after one [`ttl`](Self::with_ttl), unless the
-        /// holder [extends](crate::Lease::extend) it. See [`with_ttl`](Self::with_ttl) about other handles with one
-        /// name.
+        /// Without renewal, the lease ends after one [`ttl`](Self::with_ttl), unless the holder
+        /// [extends](crate::Lease::extend) it. See [`with_ttl`](Self::with_ttl) about other handles with one name.
         ///
         /// # Examples
         ///

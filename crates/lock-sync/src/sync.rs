@@ -1,7 +1,7 @@
 //! The locks and the atomics of the engine, and its random numbers.
 //!
-//! The package `lock-interleavings` builds this crate again, with `cfg(shuttle)`. There a scheduler of the tests decides
-//! which thread goes on at each of these operations. What is not here is no point at which threads change.
+//! The package `lock-interleavings` builds this crate again, with `cfg(shuttle)`. There a scheduler of the tests
+//! decides at each of these operations which thread goes on. At all other operations it changes no thread.
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};

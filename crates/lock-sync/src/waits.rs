@@ -32,7 +32,7 @@ pub(crate) fn block<F: Waits>(mut future: F) -> F::Output {
     block_on(future)
 }
 
-/// Resolves to the outcome of the inner future, with the refusal in place of its public error.
+/// Resolves to the outcome of the inner future, with the denial in place of its public error.
 #[pin_project]
 pub(crate) struct Attempt<F>(#[pin] pub(crate) F);
 
@@ -44,7 +44,8 @@ impl<F: Waits> Future for Attempt<F> {
     }
 }
 
-/// Defines a public future: its generic parameters, with bounds and without, its fields, and how it is polled.
+/// Defines a public future: its generic parameters, with bounds and without, its fields, and the expression that polls
+/// it.
 ///
 /// The first field is the wait. The second field, if there is one, is the lock, borrowed or owned. It is dropped after
 /// the wait. The expression polls the wait and makes the guard.

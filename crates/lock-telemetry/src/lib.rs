@@ -1,5 +1,5 @@
-//! Metrics and traces of distributed locks: two observers, which an app gives to the builders of its locks and of their
-//! store.
+//! Metrics and traces of distributed locks. The crate has two observers. An app gives them to the builders of its locks
+//! and of their store.
 //!
 //! | feature | brings |
 //! | --- | --- |

@@ -15,7 +15,7 @@ pub(crate) enum News {
     Begun,
     /// A renewal has succeeded, and no lease is left whose last renewal failed.
     Over {
-        /// How long the outage took.
+        /// How long the outage lasted.
         after: Duration,
     },
 }
@@ -54,7 +54,7 @@ impl Outage {
         })
     }
 
-    /// A lease is lost. Returns how many leases fail now.
+    /// A lease is lost. Returns how many leases still fail.
     pub(crate) fn lost(&self, key: &Key) -> usize {
         let change = |state: &mut State, now| {
             state.lost.insert(key.clone(), now);
@@ -63,7 +63,7 @@ impl Outage {
         self.change(change).1
     }
 
-    /// A holder has let go. Returns how many leases fail now, if that has changed.
+    /// A hold has ended. Returns how many leases still fail, if that number has changed.
     #[inline]
     pub(crate) fn gone(&self, key: &Key) -> Option<usize> {
         self.any.load(Ordering::Relaxed).then(|| self.change(|state, _| state.gone(key)).1)
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(failed(&outage, &a, TTL), (Some(News::Begun), 1));
         assert_eq!(failed(&outage, &b, TTL), (None, 2));
         assert_eq!(renewed(&outage, &a), (None, 1));
-        // The lease is lost. That does not mean that the store answers.
+        // The lost lease does not fail any more. But that does not mean that the store answers.
         assert_eq!(outage.gone(&b), Some(0));
         assert_eq!(failed(&outage, &c, TTL), (None, 1));
         assert!(matches!(renewed(&outage, &c), (Some(News::Over { .. }), 0)));

@@ -7,13 +7,14 @@ mod waiting;
 
 use std::time::Duration;
 
-use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
+use lock_core::{AcquireOutcome, Backend, Claim, Error, Grant, Key, OwnerToken, Ttl};
 
 pub(crate) use self::cluster::Cluster;
 pub(crate) use self::server::{Client, Server};
 pub(crate) use self::waiting::Waiter;
 use lock_redis::RedisBackend;
-use lock_tests::{CommandStats, Direction, Proxy};
+pub(crate) use lock_tests::requests::{claim, long, refused};
+use lock_tests::{CommandStats, Direction, Proxy, requests};
 
 /// A client of the server with the default options.
 pub(crate) fn open(server: &Server) -> RedisBackend {
@@ -27,18 +28,8 @@ pub(crate) fn keys(raw: &mut Client) -> Vec<String> {
     keys
 }
 
-/// A lease that outlasts any test.
-pub(crate) fn long() -> Ttl {
-    Ttl::new(Duration::from_secs(60)).unwrap()
-}
-
 pub(crate) fn millis(millis: u64) -> Ttl {
     Ttl::new(Duration::from_millis(millis)).unwrap()
-}
-
-/// A claim to a named lock by a new owner.
-pub(crate) fn claim(name: impl AsRef<[u8]>) -> Claim {
-    claim_of(Key::new(name).unwrap())
 }
 
 pub(crate) fn claim_of(key: Key) -> Claim {
@@ -49,23 +40,12 @@ pub(crate) async fn attempt(
     backend: &impl Backend,
     claim: &Claim,
 ) -> Result<AcquireOutcome, Error> {
-    backend.try_acquire(&Acquire::new(claim.clone(), long())).await
+    requests::attempt(backend, claim, long()).await
 }
 
 /// Asks for a lease that must be granted.
 pub(crate) async fn granted(backend: &impl Backend, claim: &Claim) -> Grant {
-    match attempt(backend, claim).await.unwrap() {
-        AcquireOutcome::Granted(grant) => grant,
-        other => panic!("expected a grant, got {other:?}"),
-    }
-}
-
-/// Asks for a lease that another owner must have. Returns how long that lease lasts.
-pub(crate) async fn refused(backend: &impl Backend, claim: &Claim) -> Option<Duration> {
-    match attempt(backend, claim).await.unwrap() {
-        AcquireOutcome::Busy { retry_after } => retry_after,
-        other => panic!("expected a refusal, got {other:?}"),
-    }
+    requests::granted(backend, claim, long()).await
 }
 
 /// The state of a lock with this highest token.
@@ -101,10 +81,4 @@ pub(crate) fn silence(proxy: &Proxy) {
 pub(crate) fn sever(proxy: &Proxy) {
     proxy.cut();
     proxy.pass();
-}
-
-/// Closes all connections, and lets no new one in.
-pub(crate) fn cut_off(proxy: &Proxy) {
-    proxy.refuse();
-    proxy.cut();
 }

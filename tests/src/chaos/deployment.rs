@@ -23,6 +23,12 @@ pub enum Deployment {
     Unguarded,
     /// As [`Service`](Self::Service), and both replicas confirm every grant.
     Confirmed,
+    /// One PostgreSQL server, for a role that may call the verbs alone.
+    Postgres,
+    /// One etcd server.
+    Etcd,
+    /// Three etcd servers, the members of one cluster.
+    Members,
 }
 
 impl Deployment {
@@ -33,6 +39,19 @@ impl Deployment {
     /// Those in which another server takes over.
     pub const FAIL_OVER: [Self; 4] =
         [Self::Cluster, Self::Service, Self::Unguarded, Self::Confirmed];
+
+    /// Those with servers of another kind than Redis.
+    pub const OTHERS: [Self; 3] = [Self::Postgres, Self::Etcd, Self::Members];
+
+    /// Whether the server is of another kind than Redis.
+    pub fn is_other(self) -> bool {
+        Self::OTHERS.contains(&self)
+    }
+
+    /// Whether its servers are etcd.
+    pub fn is_etcd(self) -> bool {
+        matches!(self, Self::Etcd | Self::Members)
+    }
 
     /// Whether another server takes over from one that fails.
     pub fn fails_over(self) -> bool {
@@ -46,17 +65,17 @@ impl Deployment {
 
     /// The number of URLs by which a client reaches it.
     pub fn urls(self) -> usize {
-        if self.fails_over() { 1 } else { self.servers() }
+        if self.fails_over() || self.is_other() { 1 } else { self.servers() }
     }
 
     /// The number of servers.
     pub fn servers(self) -> usize {
         match self {
             Self::Memory => 0,
-            Self::Redis | Self::Plain => 1,
+            Self::Redis | Self::Plain | Self::Postgres | Self::Etcd => 1,
             Self::Quorum(nodes) => nodes,
             Self::Cluster => 6,
-            Self::Service | Self::Unguarded | Self::Confirmed => 3,
+            Self::Service | Self::Unguarded | Self::Confirmed | Self::Members => 3,
         }
     }
 
@@ -81,6 +100,9 @@ impl fmt::Display for Deployment {
             Self::Service => f.write_str("sentinels"),
             Self::Unguarded => f.write_str("unguarded"),
             Self::Confirmed => f.write_str("confirmed"),
+            Self::Postgres => f.write_str("postgres"),
+            Self::Etcd => f.write_str("etcd"),
+            Self::Members => f.write_str("etcd-members"),
             Self::Quorum(nodes) => write!(f, "quorum-{nodes}"),
         }
     }

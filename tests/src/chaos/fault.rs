@@ -69,7 +69,8 @@ pub enum Fault {
     StoreForgets,
     /// An operator makes a replica the primary.
     FailOver,
-    /// A primary is killed and never comes back. A replica takes over.
+    /// A primary is killed. A replica takes over. The primary comes back only where no lease is granted without it: with
+    /// confirmation by all replicas.
     KillPrimary,
     /// A primary stands still until a replica has taken over, and then goes on.
     PausePrimary,

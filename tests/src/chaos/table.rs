@@ -39,6 +39,12 @@ enum Reach {
     Memory,
     /// The only server, or the links to it.
     Server,
+    /// The only server, of PostgreSQL, or the links to it.
+    Postgres,
+    /// The only server, of etcd, or the links to it.
+    Etcd,
+    /// Members of a cluster of etcd, or the links to them.
+    Members,
     /// Fewer than half of the servers of a quorum.
     Minority,
     /// More than half of them.
@@ -82,12 +88,23 @@ const FAILS_OVER: &[Fault] = &[FailOver, KillPrimary, PausePrimary, PartitionPri
 const LINKS: &[Fault] =
     &[Delay, Jitter, Straggle, Silence, HalfOpen, Reset, Partition, CutReplies, Dribble, Duplicate];
 
-const ALONE: &[Reach] = &[Reach::Memory, Reach::Server];
-const MOST: &[Reach] =
-    &[Reach::Memory, Reach::Server, Reach::Majority, Reach::Takeover, Reach::Confirmed];
+const ALONE: &[Reach] = &[Reach::Memory, Reach::Server, Reach::Postgres, Reach::Etcd];
+const MOST: &[Reach] = &[
+    Reach::Memory,
+    Reach::Server,
+    Reach::Postgres,
+    Reach::Etcd,
+    Reach::Members,
+    Reach::Majority,
+    Reach::Takeover,
+    Reach::Confirmed,
+];
 const ANY: &[Reach] = &[
     Reach::Memory,
     Reach::Server,
+    Reach::Postgres,
+    Reach::Etcd,
+    Reach::Members,
     Reach::Minority,
     Reach::Majority,
     Reach::Takeover,
@@ -233,10 +250,18 @@ const RULES: &[Rule] = &[
     },
     Rule {
         faults: FAILS_OVER,
-        reach: &[Reach::Takeover, Reach::Confirmed],
+        reach: &[Reach::Takeover, Reach::Confirmed, Reach::Members],
         excludes: &[Wakeups, Tries, Recovery, Overtaking, Errors],
         why: "no client is served until another server has taken over and the client has found it, and a lock that the \
               old primary handed over or released may be held there until its lease ends",
+        lasts: Lasts::Lease,
+    },
+    Rule {
+        faults: &[StopServer],
+        reach: &[Reach::Members],
+        excludes: KEPT,
+        why: "a leader that has stood still may end leases that were renewed meanwhile, if its version lacks the fix of \
+              etcd #15247",
         lasts: Lasts::Lease,
     },
     Rule {
@@ -279,6 +304,9 @@ pub fn promise(
         (Deployment::Quorum(_), Extent::Majority) => Reach::Majority,
         (Deployment::Cluster | Deployment::Service | Deployment::Unguarded, _) => Reach::Takeover,
         (Deployment::Confirmed, _) => Reach::Confirmed,
+        (Deployment::Postgres, _) => Reach::Postgres,
+        (Deployment::Etcd, _) => Reach::Etcd,
+        (Deployment::Members, _) => Reach::Members,
     };
     promised(reach, fault, property)
 }
@@ -351,13 +379,16 @@ impl Lasts {
 }
 
 /// The columns of the table.
-const COLUMNS: [(&str, Reach); 6] = [
+const COLUMNS: [(&str, Reach); 9] = [
     ("memory", Reach::Memory),
     ("one server", Reach::Server),
     ("quorum: a minority", Reach::Minority),
     ("quorum: a majority", Reach::Majority),
     ("cluster, sentinels", Reach::Takeover),
     ("sentinels, confirmed", Reach::Confirmed),
+    ("PostgreSQL", Reach::Postgres),
+    ("etcd", Reach::Etcd),
+    ("etcd, three members", Reach::Members),
 ];
 
 /// The table as Markdown: a row for each fault, and in each column the exclusions.
@@ -426,6 +457,9 @@ fn cell(reach: Reach, fault: Fault) -> String {
 
 fn befalls(fault: Fault, reach: Reach) -> bool {
     match fault.victim() {
+        _ if reach == Reach::Postgres => fault.can_befall(Deployment::Postgres),
+        _ if reach == Reach::Etcd => fault.can_befall(Deployment::Etcd),
+        _ if reach == Reach::Members => fault.can_befall(Deployment::Members),
         // Only a cluster has slots, and its replicas confirm nothing here.
         Victim::Part if fault == MoveSlot => reach == Reach::Takeover,
         Victim::Part => matches!(reach, Reach::Takeover | Reach::Confirmed),

@@ -3,6 +3,7 @@
 mod apt;
 mod cache;
 mod find;
+mod programs;
 mod run;
 mod system;
 mod wheel;
@@ -11,6 +12,7 @@ pub(crate) use apt::{folders_with_libraries, unpack_packages};
 pub(crate) use cache::Cache;
 pub(crate) use find::on_path;
 pub use find::{NotFound, find_redis_server};
+pub(crate) use programs::Programs;
 pub(crate) use run::run;
 
 use std::path::{Path, PathBuf};

@@ -1,19 +1,22 @@
 //! The source of the programs of PostgreSQL.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::{env, fs};
-
 use std::time::Duration;
 
-use crate::install::{Cache, folders_with_libraries, on_path, run, unpack_packages};
+use crate::install::{Cache, Programs, folders_with_libraries, on_path, run, unpack_packages};
 
-/// Names a folder with `postgres`, `initdb` and `psql`.
-const VARIABLE: &str = "POSTGRES_PROGRAMS";
+const PROGRAMS: Programs = Programs {
+    server: "PostgreSQL 13 or newer",
+    cache: "postgres",
+    variable: "POSTGRES_PROGRAMS",
+    needed: &["postgres", "initdb", "psql", "pg_basebackup"],
+    candidates,
+    unpack,
+};
 
-const NEEDED: [&str; 3] = ["postgres", "initdb", "psql"];
-
-/// The folder of `postgres`, `initdb` and `psql`.
+/// The folder of `postgres`, `initdb`, `psql` and `pg_basebackup`.
 ///
 /// It is the one that the environment variable `POSTGRES_PROGRAMS` names, or the one that the system has, or the one that an
 /// earlier call has put under the target folder. If there is none, the packages that apt offers are unpacked there. Nothing
@@ -24,22 +27,15 @@ const NEEDED: [&str; 3] = ["postgres", "initdb", "psql"];
 /// If there is none and none could be fetched.
 pub fn postgres_programs() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| match env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
-        Some(named) => {
-            let folder = PathBuf::from(named);
-            assert!(is_complete(&folder), "{VARIABLE} names no folder with {NEEDED:?}");
-            folder
-        }
-        None => found().unwrap_or_else(fetched),
-    })
+    FOLDER.get_or_init(|| PROGRAMS.folder())
 }
 
-/// The newest that the system has, or that was unpacked before.
-fn found() -> Option<PathBuf> {
+/// The folders of the `PATH`, and those of all versions that the system has or that were unpacked before.
+fn candidates() -> Vec<PathBuf> {
     let on_path = on_path(&["postgres"]).filter_map(|it| Some(it.parent()?.to_owned()));
-    let unpacked = Cache::ready("postgres").join("usr/lib/postgresql");
+    let unpacked = Cache::ready(PROGRAMS.cache).join("usr/lib/postgresql");
     let versions = [PathBuf::from("/usr/lib/postgresql"), unpacked];
-    on_path.chain(versions.iter().flat_map(|folder| versions_in(folder))).find(|it| is_complete(it))
+    on_path.chain(versions.iter().flat_map(|folder| versions_in(folder))).collect()
 }
 
 /// The folders of programs of all versions under this folder, the newest first.
@@ -50,29 +46,7 @@ fn versions_in(folder: &Path) -> Vec<PathBuf> {
     versions
 }
 
-fn is_complete(folder: &Path) -> bool {
-    NEEDED.iter().all(|program| folder.join(program).is_file())
-}
-
-fn fetched() -> PathBuf {
-    let cache = Cache::open_for("postgres").unwrap_or_else(|why| panic!("no PostgreSQL: {why}"));
-    // Another process may have fetched it while this one waited for the cache.
-    if let Some(folder) = found() {
-        return folder;
-    }
-    match unpack(&cache) {
-        Ok(()) => {
-            found().unwrap_or_else(|| panic!("there are no programs in the packages of PostgreSQL"))
-        }
-        Err(why) => panic!(
-            "there is no PostgreSQL, and none could be had: {why}. Install PostgreSQL 13 or newer, or name the folder of its \
-             programs in the environment variable {VARIABLE}."
-        ),
-    }
-}
-
 fn unpack(cache: &Cache) -> Result<(), String> {
-    cache.clean()?;
     // The package `postgresql` has no files, and names the one of the present version.
     let depends = run("apt-cache", ["depends", "postgresql"], Duration::from_secs(60))?;
     let server = version_in(&depends).ok_or("apt offers no server")?;
@@ -80,8 +54,7 @@ fn unpack(cache: &Cache) -> Result<(), String> {
     // The compiler of queries is a package of its own, large, and not used. Scripts of the system are not used either.
     let without =
         ["libllvm", "postgresql-common", "postgresql-client-common", "perl", "libperl", "ssl-cert"];
-    unpack_packages(cache, &[server, &client, "libpq5"], &without)?;
-    cache.publish_content()
+    unpack_packages(cache, &[server, &client, "libpq5"], &without)
 }
 
 /// The package of the server, from a line such as `  Depends: postgresql-15`.
@@ -96,7 +69,7 @@ fn version_in(depends: &str) -> Option<&str> {
 
 /// The folders of the libraries that came with unpacked programs.
 pub(super) fn libraries(programs: &Path) -> Option<String> {
-    let root = Cache::ready("postgres");
+    let root = Cache::ready(PROGRAMS.cache);
     if !programs.starts_with(&root) {
         return None;
     }

@@ -79,6 +79,92 @@ impl PostgresServer {
     /// As [`start`](Self::start).
     #[track_caller]
     pub fn with(settings: &[&str]) -> Self {
+        Self::built(settings, Self::make_data)
+    }
+
+    /// Starts a server that waits for its disk, and serves TLS with this certificate and its key, both in PEM.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn with_tls(certificate: &str, key: &str) -> Self {
+        Self::built(&["ssl=on"], |server| {
+            server.make_data();
+            for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+                let path = server.data().join(name);
+                fs::write(&path, text).expect("a file in the folder of the data");
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode");
+                if is_root() {
+                    give(&path);
+                }
+            }
+        })
+    }
+
+    /// Starts a standby of this server, which follows it from now on. [`promote`](Self::promote) makes it a primary.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn standby(&self) -> Self {
+        Self::built(&[], |standby| {
+            self.back_up_to(standby, &standby.data(), &["-R", "-X", "stream"])
+        })
+    }
+
+    /// Makes a standby a primary, and returns when it is one.
+    ///
+    /// # Panics
+    ///
+    /// If this is no standby.
+    #[track_caller]
+    pub fn promote(&self) {
+        assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t\n", "it was not promoted");
+    }
+
+    /// Lets commits wait for a standby from now on. Returns when one follows.
+    ///
+    /// # Panics
+    ///
+    /// If none follows in time.
+    #[track_caller]
+    pub fn commit_on_standbys(&self) {
+        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("postgres", "SET synchronous_commit = off; SELECT pg_reload_conf()");
+        let follows = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        crate::eventually("a standby follows", START_LIMIT, || {
+            self.sql("postgres", follows) == "1\n"
+        });
+    }
+
+    /// A copy of the data of the running server, as operators make backups, for [`restore_data`](Self::restore_data).
+    ///
+    /// # Panics
+    ///
+    /// If the server does not run, or there is no room.
+    #[track_caller]
+    pub fn back_up(&self) -> PathBuf {
+        let copy = self.folder.path().join("backup");
+        self.back_up_to(self, &copy, &["-X", "fetch"]);
+        copy
+    }
+
+    #[track_caller]
+    fn back_up_to(&self, of: &Self, folder: &Path, options: &[&str]) {
+        if is_root() {
+            give(of.folder.path());
+        }
+        let mut command = of.command("pg_basebackup");
+        command.args(["-c", "fast", "-d", &self.url("postgres"), "-D"]).arg(folder);
+        let output = command.args(options).output().expect("pg_basebackup runs");
+        assert!(output.status.success(), "there is no backup: {}", text(&output));
+    }
+
+    /// Starts a server whose data this makes.
+    #[track_caller]
+    fn built(settings: &[&str], make_data: impl FnOnce(&Self)) -> Self {
         let folder = TempDir::with_prefix("postgres-").expect("a temporary folder");
         let server = Self {
             port: Port::reserve(),
@@ -88,7 +174,7 @@ impl PostgresServer {
             process: Mutex::new(None),
             databases: AtomicU32::new(0),
         };
-        server.make_data();
+        make_data(&server);
         if let Err(why) = server.run() {
             panic!("PostgreSQL did not start: {why}");
         }
@@ -201,6 +287,14 @@ impl PostgresServer {
         format!("postgres://{USER}:{PASSWORD}@{addr}/{database}?sslmode=disable")
     }
 
+    /// The URL of a database on this server or on another one, whichever takes writes, for the superuser.
+    pub fn url_with(&self, other: &Self, database: &str) -> String {
+        let hosts = format!("{},{}", self.addr(), other.addr());
+        format!(
+            "postgres://{USER}:{PASSWORD}@{hosts}/{database}?sslmode=disable&target_session_attrs=read-write"
+        )
+    }
+
     /// The URL of a database, for another role.
     pub fn url_as(&self, role: &str, password: &str, database: &str) -> String {
         format!("postgres://{role}:{password}@{}/{database}?sslmode=disable", self.addr())
@@ -209,6 +303,13 @@ impl PostgresServer {
     /// Creates an empty database. Locks, roles aside, are things of one database.
     pub fn database(&self) -> String {
         self.copy("template0")
+    }
+
+    /// Creates a database with the schema of the locks, and returns its URL for the superuser.
+    pub fn locks(&self) -> String {
+        let database = self.database();
+        self.sql(&database, &lock_postgres::PostgresBackend::schema());
+        self.url(&database)
     }
 
     /// Creates a database with all that is in another one.
@@ -256,6 +357,35 @@ impl PostgresServer {
         drop(process);
         // A child notices that its parent is gone, and ends, but not at once.
         children.into_iter().for_each(process::kill);
+    }
+
+    /// Stops all processes of the server (SIGSTOP). Its connections stay open.
+    ///
+    /// # Panics
+    ///
+    /// If the server was killed and not restarted.
+    #[track_caller]
+    pub fn stop(&self) {
+        let first = self.pid();
+        // From here on there are no new ones.
+        process::stop(first);
+        process::children(first)
+            .into_iter()
+            .filter(|pid| process::is_alive(*pid))
+            .for_each(process::stop);
+    }
+
+    /// Lets the processes of a stopped server go on (SIGCONT).
+    ///
+    /// # Panics
+    ///
+    /// If the server was killed and not restarted.
+    #[track_caller]
+    pub fn cont(&self) {
+        let first = self.pid();
+        let children = process::children(first).into_iter();
+        children.filter(|pid| process::is_stopped(*pid)).for_each(process::cont);
+        process::cont(first);
     }
 
     /// A copy of the data of a server that does not run.

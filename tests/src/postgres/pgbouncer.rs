@@ -26,6 +26,7 @@ use crate::server::supervised::Supervised;
 #[derive(Debug)]
 pub struct PgBouncer {
     port: Port,
+    /// `*` for all databases of the server.
     database: String,
     _folder: TempDir,
     _process: Supervised,
@@ -39,6 +40,21 @@ impl PgBouncer {
     /// If there is no PgBouncer and none could be fetched, or it does not start.
     #[track_caller]
     pub fn before(server: &PostgresServer, database: &str, sessions: u32) -> Self {
+        Self::with(server, database, sessions, "")
+    }
+
+    /// A pooler that drops the settings of its clients, where others refuse these clients.
+    ///
+    /// # Panics
+    ///
+    /// As [`before`](Self::before).
+    #[track_caller]
+    pub fn dropping_settings(server: &PostgresServer, database: &str, sessions: u32) -> Self {
+        Self::with(server, database, sessions, "ignore_startup_parameters = options\n")
+    }
+
+    #[track_caller]
+    fn with(server: &PostgresServer, database: &str, sessions: u32, more: &str) -> Self {
         let folder = TempDir::with_prefix("pgbouncer-").expect("a temporary folder");
         let port = Port::reserve();
         let path = folder.path().display();
@@ -46,10 +62,10 @@ impl PgBouncer {
         fs::write(&users, format!("\"{USER}\" \"{PASSWORD}\"\n")).expect("the file of the users");
         let config = folder.path().join("pgbouncer.ini");
         let text = format!(
-            "[databases]\n{database} = host=127.0.0.1 port={} dbname={database}\n\
+            "[databases]\n{database} = host=127.0.0.1 port={}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir = {path}\n\
              auth_type = scram-sha-256\nauth_file = {path}/users\npool_mode = transaction\n\
-             default_pool_size = {sessions}\nmax_client_conn = 200\n",
+             default_pool_size = {sessions}\nmax_client_conn = 1000\n{more}",
             server.addr().port(),
             port.number(),
         );
@@ -70,6 +86,21 @@ impl PgBouncer {
             process.wait_for_exit(Duration::from_millis(10));
         }
         Self { port, database: database.to_owned(), _folder: folder, _process: process }
+    }
+
+    /// A pooler with so many sessions of each database of the server.
+    ///
+    /// # Panics
+    ///
+    /// As [`before`](Self::before).
+    #[track_caller]
+    pub fn before_all(server: &PostgresServer, sessions: u32) -> Self {
+        Self::before(server, "*", sessions)
+    }
+
+    /// The address, always on the loopback interface.
+    pub fn addr(&self) -> std::net::SocketAddr {
+        self.port.addr()
     }
 
     /// The URL through the pooler, for the superuser.

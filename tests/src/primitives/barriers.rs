@@ -26,7 +26,12 @@ pub async fn no_participant_passes_before_the_last_one_arrives<S: Counting>() {
     let (mut one, mut other) = (Box::pin(here.wait()), Box::pin(there.wait()));
     waits(&mut one).await;
     waits(&mut other).await;
-    until_held(&pair.there, ARRIVED, 2).await;
+    // A participant arrives while its future is polled.
+    tokio::select! {
+        _ = &mut one => panic!("one has passed"),
+        _ = &mut other => panic!("the other has passed"),
+        () = until_held(&pair.there, ARRIVED, 2) => {}
+    }
     let all = soon(async { tokio::join!(one, other, here.wait()) }).await;
     assert_eq!(leaders([all.0.unwrap(), all.1.unwrap(), all.2.unwrap()]), 1);
     pair.all_free().await;

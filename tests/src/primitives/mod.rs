@@ -36,7 +36,7 @@ use lock_core::{
 };
 use lock_sync::{Builder, Locks};
 
-pub use self::stages::{Cluster, Memory, OneServer, Postgres, QuorumOfThree, Service};
+pub use self::stages::{Cluster, Etcd, Memory, OneServer, Postgres, QuorumOfThree, Service};
 use crate::{SOON, eventually_async};
 
 /// A lease whose end comes too late for [`SOON`]: a waiter that is served in time heard a message.

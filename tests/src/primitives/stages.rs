@@ -5,14 +5,16 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lock_core::Ttl;
 use lock_core::memory::MemoryBackend;
+use lock_core::{InspectBackend, List, Ttl};
+use lock_etcd::EtcdBackend;
 use lock_postgres::PostgresBackend;
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
+use tokio::runtime::Handle;
 
 use super::{LONG, Stage};
-use crate::{ClusterNode, PostgresServer, RedisCluster, RedisServer, Sentinels};
+use crate::{ClusterNode, EtcdServer, PostgresServer, RedisCluster, RedisServer, Sentinels};
 
 /// The reference store, in the memory of this process.
 #[derive(Debug)]
@@ -83,6 +85,48 @@ impl Stage for Postgres {
     fn is_free(&self) -> bool {
         let held = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
         POSTGRES.0.sql(&self.0, held) == "0\n"
+    }
+}
+
+static ETCD: LazyLock<EtcdServer> = LazyLock::new(EtcdServer::start);
+
+/// The locks with one prefix on an etcd server that all cases share.
+#[derive(Debug)]
+pub struct Etcd {
+    prefix: String,
+    /// Looks at the locks of the clients of the case.
+    onlooker: EtcdBackend,
+}
+
+impl Etcd {
+    fn client_of(prefix: &str) -> EtcdBackend {
+        let client = EtcdBackend::builder(ETCD.url()).prefix(prefix);
+        // One member has no leader that others could replace.
+        client.allow_unsafe_version().build().unwrap()
+    }
+}
+
+impl Stage for Etcd {
+    type Backend = EtcdBackend;
+
+    async fn open() -> Self {
+        let prefix = format!("case{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let onlooker = tokio::task::block_in_place(|| Self::client_of(&prefix));
+        Self { prefix, onlooker }
+    }
+
+    async fn client(&self) -> EtcdBackend {
+        let client = Self::client_of(&self.prefix);
+        // Some cases poll a future only for a moment.
+        client.connect().await.unwrap();
+        client
+    }
+
+    fn is_free(&self) -> bool {
+        let all = List::of("");
+        let look = self.onlooker.list(&all);
+        let page = tokio::task::block_in_place(|| Handle::current().block_on(look)).unwrap();
+        page.locks.iter().all(|lock| lock.inspection.holding == 0)
     }
 }
 

@@ -146,8 +146,14 @@ impl Proxy {
         self.order(Change::Switches(Box::new(|switches| switches.cuts += 1)));
     }
 
+    /// Refuses new connections and resets all others, as if the server were gone, until [`pass`](Self::pass).
+    pub fn cut_off(&self) {
+        self.refuse();
+        self.cut();
+    }
+
     /// Refuses new connections until [`accept`](Self::accept) or [`pass`](Self::pass). Existing ones go on: for a
-    /// server that is gone, [`cut`](Self::cut) them too.
+    /// server that is gone, see [`cut_off`](Self::cut_off).
     pub fn refuse(&self) {
         self.order(Change::Refuse(true));
     }

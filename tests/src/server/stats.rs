@@ -7,7 +7,8 @@ const OWN: [&str; 3] = ["auth", "info", "ping"];
 
 /// How often each command was called, by its name in lower case: `evalsha`, `client|kill`.
 ///
-/// Commands that a script calls are counted too, besides the script itself.
+/// Commands that a script calls are counted too, besides the script itself. Of etcd, the commands are the methods, as their
+/// protocol spells them: `Txn`, `LeaseKeepAlive`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandStats {
     calls: BTreeMap<String, u64>,
@@ -50,6 +51,12 @@ impl CommandStats {
             (more > 0).then(|| (name.clone(), more))
         });
         Self { calls: calls.collect() }
+    }
+}
+
+impl FromIterator<(String, u64)> for CommandStats {
+    fn from_iter<T: IntoIterator<Item = (String, u64)>>(calls: T) -> Self {
+        Self { calls: calls.into_iter().collect() }
     }
 }
 

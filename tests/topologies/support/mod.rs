@@ -7,10 +7,11 @@ mod waiter;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, FencingToken, Grant, Key, OwnerToken, Released, Renew,
-    Renewal, Ttl,
+    AcquireOutcome, Backend, Claim, FencingToken, Grant, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
+use lock_tests::requests;
+pub(crate) use lock_tests::requests::claim;
 
 pub(crate) use self::deployed::{Deployed, Kind};
 pub(crate) use self::set::{Set, TIMEOUT};
@@ -21,17 +22,9 @@ pub(crate) fn long() -> Ttl {
     Ttl::new(Duration::from_secs(300)).unwrap()
 }
 
-/// A claim to a named lock by a new owner.
-pub(crate) fn claim(name: &str) -> Claim {
-    Claim::exclusive(Key::new(name).unwrap(), OwnerToken::generate().unwrap())
-}
-
 /// Asks for a lease that must be granted.
 pub(crate) async fn granted(backend: &RedisBackend, claim: &Claim) -> Grant {
-    match backend.try_acquire(&Acquire::new(claim.clone(), long())).await.unwrap() {
-        AcquireOutcome::Granted(grant) => grant,
-        other => panic!("expected a grant, got {other:?}"),
-    }
+    requests::granted(backend, claim, long()).await
 }
 
 /// Renews until there is an answer, which must be that the lease is held.

@@ -11,16 +11,16 @@ use lock_core::{Key, Ttl};
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(super) what: What,
-    /// Hold the lock beside other readers
+    /// Hold the lock as a reader, beside other readers
     #[arg(long, conflicts_with = "semaphore")]
     pub(super) shared: bool,
-    /// With --semaphore: how many permits there are, one for each program
+    /// The number of permits of the semaphore; each program holds one
     #[arg(long, value_name = "K", conflicts_with_all = ["lock", "name"], value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) permits: Option<u16>,
-    /// Give up if the lock is not free
+    /// Give up at once if the lock is not free
     #[arg(long = "try", conflicts_with = "timeout")]
     pub(super) is_try: bool,
-    /// Give up after waiting for this time, for example 30s
+    /// Give up after a wait of this time, for example 30s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) timeout: Option<Duration>,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) struct RunArgs {
     pub(super) program: Program,
 }
 
-/// The name of what to hold.
+/// The name of the lock or of the semaphore.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct What {
@@ -39,21 +39,21 @@ pub(super) struct What {
     /// The name of the lock, as an option
     #[arg(long, short, value_parser = key)]
     pub(super) name: Option<Key>,
-    /// The name of the semaphore; it needs --permits
+    /// The name of the semaphore; requires --permits
     #[arg(long, requires = "permits", value_parser = key)]
     pub(super) semaphore: Option<Key>,
 }
 
-/// In which election to campaign, and what to run as the leader.
+/// The election, and the program that the leader runs.
 #[derive(Debug, Args)]
 pub(crate) struct ElectArgs {
     /// The name of the election
     #[arg(value_parser = key)]
     pub(super) name: Key,
-    /// What other clients read about the leader; the label by default
+    /// The text that other clients read about the leader; by default the label
     #[arg(long, value_name = "TEXT")]
     pub(super) value: Option<String>,
-    /// Campaign again when the program has ended, or the leadership is lost
+    /// Campaign again after the program has ended, or after the leadership is lost
     #[arg(long)]
     pub(super) again: bool,
     #[command(flatten)]
@@ -62,13 +62,13 @@ pub(crate) struct ElectArgs {
     pub(super) program: Program,
 }
 
-/// Which leader to wait for.
+/// The election whose leader to wait for.
 #[derive(Debug, Args)]
 pub(crate) struct WaitLeaderArgs {
     /// The name of the election
     #[arg(value_parser = key)]
     pub(super) name: Key,
-    /// Give up after this time, for example 30s
+    /// Give up after a wait of this time, for example 30s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) timeout: Option<Duration>,
     #[command(flatten)]
@@ -78,13 +78,13 @@ pub(crate) struct WaitLeaderArgs {
 /// The program, and the lease under which it runs.
 #[derive(Debug, Args)]
 pub(super) struct Program {
-    /// How long the lease lives unless dlock renews it
+    /// The time that the lease lives unless dlock renews it
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = ttl)]
     pub(super) ttl: Ttl,
-    /// What to do if the lease is lost
+    /// The action when the lease is lost
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     pub(super) on_lost: OnLost,
-    /// How long the program has between TERM and KILL; by default 5s, or a quarter of a shorter lease
+    /// The time between TERM and KILL; by default 5s, or a quarter of a shorter lease
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) grace: Option<Duration>,
     /// The program and its arguments
@@ -95,9 +95,9 @@ pub(super) struct Program {
 /// What happens to the program if the lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnLost {
-    /// End the program before another client can have the lock
+    /// End the program before another client can get the lock
     Kill,
-    /// Say so, and let the program go on
+    /// Print a warning, and let the program go on
     Warn,
 }
 
@@ -107,13 +107,13 @@ pub(super) struct Codes {
     /// The exit code if the lock is not free
     #[arg(long, value_name = "CODE", default_value_t = 75)]
     pub(super) busy_code: u8,
-    /// The exit code if the wait took too long
+    /// The exit code if the wait took longer than --timeout
     #[arg(long, value_name = "CODE", default_value_t = 124)]
     pub(super) timeout_code: u8,
-    /// The exit code if the lease was lost, and the program was ended
+    /// The exit code if the lease was lost, and dlock ended the program or did not start it
     #[arg(long, value_name = "CODE", default_value_t = 76)]
     pub(super) lost_code: u8,
-    /// The exit code if the store cannot be reached, or failed
+    /// The exit code if dlock cannot reach the store, or the store fails
     #[arg(long, value_name = "CODE", default_value_t = 69)]
     pub(super) backend_code: u8,
 }

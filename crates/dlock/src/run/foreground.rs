@@ -9,7 +9,8 @@ use nix::unistd::getpgrp;
 use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// The terminal of `dlock`. The program has a process group of its own, so without this it could not read from the terminal.
+/// The terminal of `dlock`. The program has a process group of its own, so it can read from the terminal only if
+/// `dlock` gives the terminal to that group.
 pub(super) struct Foreground {
     terminal: File,
     own: Pid,
@@ -18,13 +19,16 @@ pub(super) struct Foreground {
 }
 
 impl Foreground {
-    /// The terminal, if `dlock` runs in its foreground. In a pipe to another program, that program may read the keys.
+    /// The terminal, if `dlock` runs in its foreground and writes to it. If `dlock` writes into a pipe, the program at
+    /// the other end may read the keys.
     pub(super) fn of_dlock() -> Option<Self> {
-        if !stdout().is_terminal() {
-            return None;
-        }
+        if stdout().is_terminal() { Self::of_job() } else { None }
+    }
+
+    /// The terminal, if the job of `dlock` is in its foreground.
+    pub(super) fn of_job() -> Option<Self> {
         let terminal = File::options().read(true).write(true).open("/dev/tty").ok()?;
-        // In a container, a group that began outside has no number, and could not take the terminal back.
+        // In a container, a group that began outside has no number, and cannot take the terminal back.
         let own = Pid::from_raw(getpgrp().as_raw())?;
         let has_it = tcgetpgrp(&terminal).is_ok_and(|group| group == own);
         has_it.then(|| Self { terminal, own, given: Cell::new(None) })
@@ -38,18 +42,18 @@ impl Foreground {
         }
     }
 
-    /// Whether a group has the terminal because it was given to it.
+    /// Whether a group has got the terminal from `dlock`.
     pub(super) fn has(&self, group: Pid) -> bool {
         self.given.get() == Some(group) && tcgetpgrp(&self.terminal).is_ok_and(|now| now == group)
     }
 
-    /// Takes the terminal back, unless the shell has given it to another group since.
+    /// Takes the terminal back, unless the shell has given it to another group meanwhile.
     pub(super) fn take_back(&self) {
         let Some(given) = self.given.take() else { return };
         if tcgetpgrp(&self.terminal).is_ok_and(|now| now != given) {
             return;
         }
-        // Otherwise the kernel stops a process that takes a terminal which is not its own.
+        // Without this mask, the kernel stops a process in the background that takes the terminal.
         let output = SigSet::from_iter([Signal::SIGTTOU]);
         if output.thread_block().is_ok() {
             _ = tcsetpgrp(&self.terminal, self.own);

@@ -1,6 +1,5 @@
 //! A program under a lease: signals go on to it, and it ends before the lease does.
 
-use std::ffi::OsString;
 use std::io;
 use std::process::ExitStatus;
 use std::thread::{self, JoinHandle};
@@ -17,26 +16,28 @@ use super::foreground::Foreground;
 use super::lease_file::{LeaseFile, deadline};
 use super::limits::Limits;
 use super::signals::{self, Signals};
+use super::stage::{Stage, Variable};
 use super::tell;
 
 /// How a program under a lease has ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// By itself, or by a signal; and whether the user has asked `dlock` for the end.
+    /// The program has ended by itself or by a signal. The field says whether the user has asked
+    /// `dlock` for the end.
     Exited(ExitStatus, bool),
-    /// The lease was lost or about to end, and the program was ended.
+    /// The lease was lost or about to end, and `dlock` has ended the program.
     Lost,
 }
 
 /// Why to look at the lease.
 enum News {
     Exited(ExitStatus),
-    /// The program was stopped, and is to go on if it still has its lease.
+    /// The program was stopped. It goes on if it still has its lease.
     WasStopped,
     Lease,
 }
 
-/// What a program runs under.
+/// The lease under which a program runs, and the limits of its end.
 pub(super) struct Guarding<'a> {
     pub(super) key: &'a Key,
     pub(super) lease: &'a Lease,
@@ -55,7 +56,7 @@ fn give(foreground: Option<&Foreground>, child: &Child) {
     }
 }
 
-/// Lets a program go on that was stopped. The shell may have brought the job to the foreground.
+/// Continues a stopped program. The shell may have brought the job to the foreground.
 fn resume(foreground: &mut Option<Foreground>, child: &Child) {
     if foreground.is_none() {
         *foreground = Foreground::of_dlock();
@@ -64,11 +65,17 @@ fn resume(foreground: &mut Option<Foreground>, child: &Child) {
     child.signal(Signal::CONT);
 }
 
-/// Whether the job has to stop with the program, if that was stopped. Lets a program go on that was stopped because it did not
-/// have the terminal yet. Only such a program: to let any other go on would undo a key that stops it.
-fn stops_job(foreground: Option<&Foreground>, child: &Child) -> bool {
+/// Whether the job has to stop together with a stopped program. Continues a program that was stopped because it did not
+/// have the terminal yet, and no other program: that would undo the key that stopped it.
+fn stops_job(foreground: &mut Option<Foreground>, child: &Child) -> bool {
     let Some(stop) = child.stopped_by() else { return false };
     let wants_terminal = matches!(stop, Signal::TTIN | Signal::TTOU);
+    if wants_terminal && foreground.is_none() {
+        // The program itself asks for the terminal, so it comes before the other programs of a pipe. Or the shell has
+        // brought the job to the foreground since.
+        *foreground = Foreground::of_job();
+        give(foreground.as_ref(), child);
+    }
     match foreground {
         Some(foreground)
             if wants_terminal && child.group().is_some_and(|it| foreground.has(it)) =>
@@ -76,15 +83,16 @@ fn stops_job(foreground: Option<&Foreground>, child: &Child) -> bool {
             child.signal(Signal::CONT);
             false
         }
-        // A key at the terminal of `dlock` has stopped the program.
+        // A key at the terminal of `dlock` has stopped the program, so the job stops.
         Some(_) => true,
         // The shell has to bring the job to the foreground.
         None => wants_terminal && signals::is_watched(),
     }
 }
 
-/// Waits a moment for a report.
-async fn told(report: JoinHandle<()>) {
+/// Waits a moment for a report, if there is one.
+async fn told(report: Option<JoinHandle<()>>) {
+    let Some(report) = report else { return };
     for _ in 0..100 {
         if report.is_finished() {
             return;
@@ -98,21 +106,21 @@ impl Guarding<'_> {
     ///
     /// # Errors
     ///
-    /// Those of the system that starts programs and writes files.
-    pub(super) async fn run(mut self, command: &[OsString]) -> io::Result<Ended> {
+    /// The errors of the system when it starts the program or writes the lease file.
+    pub(super) async fn run(mut self, stage: Stage) -> io::Result<Ended> {
         let mut file = LeaseFile::new(self.lease.remaining())?;
         if !self.has_full_lease().await {
             tell(&format!("the lease on {} was lost before the program began", self.key));
             return Ok(Ended::Lost);
         }
-        let mut child = Child::spawn(command, &self.environment(&file))?;
+        let mut child = stage.go(&self.environment(&file));
         let mut foreground = Foreground::of_dlock();
         give(foreground.as_ref(), &child);
-        let mut is_watched = true;
+        let (mut is_watched, mut report) = (true, None);
         loop {
-            let news = self.next(&mut child, foreground.as_ref(), is_watched).await;
-            let news = match news {
+            let news = match self.next(&mut child, &mut foreground, is_watched).await {
                 Ok(News::Exited(status)) if self.may_exit() => {
+                    told(report).await;
                     return Ok(Ended::Exited(status, self.is_asked));
                 }
                 Ok(news) => news,
@@ -127,7 +135,7 @@ impl Guarding<'_> {
                 file.renew(left);
             }
             if is_watched && self.is_over() {
-                let report = self.report();
+                report = Some(self.report());
                 if self.on_lost == OnLost::Kill {
                     child.end(self.limits.until_kill(left)).await;
                     told(report).await;
@@ -141,9 +149,10 @@ impl Guarding<'_> {
         }
     }
 
-    /// Whether the lease is long enough to begin. That of a grant to a waiter is short until its first renewal.
+    /// Makes the lease long enough to begin, and says whether that worked. After a grant to a waiter, the lease is
+    /// short until its first renewal.
     async fn has_full_lease(&self) -> bool {
-        let is_short = self.limits.is_due(self.lease.remaining());
+        let is_short = self.limits.is_short(self.lease.remaining());
         !is_short || self.lease.extend(self.ttl).await.is_ok()
     }
 
@@ -151,7 +160,7 @@ impl Guarding<'_> {
     async fn next(
         &mut self,
         child: &mut Child,
-        foreground: Option<&Foreground>,
+        foreground: &mut Option<Foreground>,
         is_watched: bool,
     ) -> io::Result<News> {
         let look = sleep(self.limits.next_look(self.lease.remaining()));
@@ -181,7 +190,8 @@ impl Guarding<'_> {
         if !was_stopped {
             return Ok(News::Lease);
         }
-        // Without `dlock`, nothing would end the program in time: they stop together.
+        // While `dlock` stands still, nothing ends the program in time. So `dlock` stops the
+        // program with itself.
         child.signal(Signal::STOP);
         if let Some(foreground) = foreground {
             foreground.take_back();
@@ -207,7 +217,7 @@ impl Guarding<'_> {
         self.on_lost == OnLost::Warn || self.lease.is_valid()
     }
 
-    /// Says what happens. Standard error may take no more text, and that must not delay the end of the program.
+    /// Prints what happens. A standard error that takes no more text must not delay the end of the program.
     fn report(&self) -> JoinHandle<()> {
         let name = self.key;
         let what = match self.lease.check() {
@@ -225,7 +235,7 @@ impl Guarding<'_> {
         thread::spawn(move || tell(&line))
     }
 
-    fn environment(&self, file: &LeaseFile) -> [(&'static str, OsString); 4] {
+    fn environment(&self, file: &LeaseFile) -> [Variable; 4] {
         let name = String::from_utf8_lossy(self.key.as_bytes()).into_owned();
         [
             ("LOCK_NAME", name.into()),

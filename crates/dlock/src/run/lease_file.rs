@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
-/// A file that exists while the lease is valid. It has the time at which the lease ends unless it is renewed: milliseconds
-/// since 1970, as text. It goes with its folder when this value is dropped.
+/// A file that exists while the lease is valid. Its text is the time at which the lease ends unless `dlock` renews it,
+/// in milliseconds since 1970. The drop of this value removes the file and its folder.
 pub(super) struct LeaseFile {
     folder: TempDir,
-    /// What the file has, or `None` if there is no file.
+    /// The deadline in the file, or `None` if there is no file.
     deadline: Option<u128>,
 }
 
@@ -26,17 +26,17 @@ impl LeaseFile {
         self.folder.path().join("lease")
     }
 
-    /// As [`write`](Self::write). If that fails, the file has an earlier deadline, which passes by itself. The program
-    /// must not be left alone for it.
+    /// As [`write`](Self::write). If that fails, the file keeps an earlier deadline, which passes by itself. So the
+    /// failure is no reason to leave the program alone.
     pub(super) fn renew(&mut self, left: Duration) {
         _ = self.write(left);
     }
 
-    /// Writes how much of the lease is left, if that has become more. Without a lease, removes the file.
+    /// Writes the deadline of the lease, if it has moved. Without a lease, removes the file.
     fn write(&mut self, left: Duration) -> io::Result<()> {
         let deadline = (!left.is_zero()).then(|| deadline(left));
         let is_news = match (self.deadline, deadline) {
-            // The clock of the system is coarse, and may be set.
+            // The clock of the system is coarse, and users may set it.
             (Some(before), Some(now)) => now.abs_diff(before) > 20,
             (before, now) => before.is_some() != now.is_some(),
         };
@@ -52,8 +52,19 @@ impl LeaseFile {
     }
 }
 
-/// A folder in memory, if the system has a place for that: there the file is quick, and a disk that is full or hangs does not
-/// matter.
+impl Drop for LeaseFile {
+    /// Removes the file and the folder by two calls. If a script has put other files into the folder, the folder removes itself.
+    fn drop(&mut self) {
+        if self.deadline.is_some() {
+            _ = std::fs::remove_file(self.path());
+        }
+        let is_gone = std::fs::remove_dir(self.folder.path()).is_ok();
+        self.folder.disable_cleanup(is_gone);
+    }
+}
+
+/// A folder in memory, if the system has a place for such folders: a write there is quick, and does not depend on a
+/// disk that may be full or hang.
 fn folder() -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("dlock-");
@@ -72,7 +83,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(new, path)
 }
 
-/// The time at which a lease ends of which so much is left, in milliseconds since 1970.
+/// The time at which a lease with the rest `left` ends, in milliseconds since 1970.
 pub(super) fn deadline(left: Duration) -> u128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now + left).as_millis()
@@ -92,8 +103,19 @@ mod tests {
         file.write(Duration::ZERO).unwrap();
         assert!(!file.path().exists());
         file.write(Duration::ZERO).unwrap();
-        let folder = file.path().parent().unwrap().to_owned();
-        drop(file);
-        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn the_folder_goes_with_everything_in_it() {
+        for (left, more) in [(30, None), (30, Some("more")), (0, None)] {
+            let file = LeaseFile::new(Duration::from_secs(left)).unwrap();
+            let folder = file.path().parent().unwrap().to_owned();
+            if let Some(more) = more {
+                std::fs::write(folder.join(more), "").unwrap();
+            }
+            assert!(folder.exists());
+            drop(file);
+            assert!(!folder.exists(), "{left} {more:?}");
+        }
     }
 }

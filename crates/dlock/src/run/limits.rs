@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-/// The times within which a program is ended.
+/// The times within which `dlock` ends a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// How long the program has between TERM and KILL.
     grace: Duration,
-    /// How long before the end of the lease the last process is killed. The system needs this time to carry it out.
+    /// How long before the end of the lease `dlock` sends KILL. The system needs this time to carry it out.
     margin: Duration,
+    /// What a lease must have left when the program begins.
+    least: Duration,
 }
 
 /// The grace, unless a quarter of the lease is shorter.
@@ -17,11 +19,11 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The shortest and the longest margin; in between, a twentieth of the lease.
 const MARGINS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// How often a program's lease is looked at, at least.
+/// The longest time between two looks at the lease.
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Limits {
-    /// The limits for leases of this length. Fails if the grace takes so much of it that a late renewal ends the program.
+    /// The limits for leases of this length. Fails if the grace is so long that a late renewal ends the program.
     pub(super) fn new(ttl: Duration, grace: Option<Duration>) -> Result<Self, String> {
         let margin = (ttl / 20).clamp(MARGINS.0, MARGINS.1);
         let most = (ttl / 2).saturating_sub(margin);
@@ -31,16 +33,22 @@ impl Limits {
                 "a grace of {grace:?} does not fit into a lease of {ttl:?}: at most {most:?}, or a longer --ttl"
             ));
         }
-        Ok(Self { grace, margin })
+        Ok(Self { grace, margin, least: ttl * 3 / 4 })
     }
 
-    /// Whether the program gets TERM, if so much of the lease is left.
+    /// Whether this rest of the lease is too short to begin with: the first renewal of such a lease may come after
+    /// the time at which the program gets TERM.
+    pub(super) fn is_short(&self, left: Duration) -> bool {
+        left < self.least
+    }
+
+    /// Whether the program gets TERM when this rest of the lease is left.
     pub(super) fn is_due(&self, left: Duration) -> bool {
         left <= self.grace + self.margin
     }
 
-    /// How long after TERM the program is killed, if so much of the lease is left. If the lease has ended already,
-    /// another client may have the lock, and a longer wait makes that worse.
+    /// How long after TERM the program gets KILL when this rest of the lease is left. If the lease has ended
+    /// already, another client may have the lock, and a longer wait makes that worse.
     pub(super) fn until_kill(&self, left: Duration) -> Duration {
         self.grace.min(left.saturating_sub(self.margin))
     }
@@ -65,7 +73,7 @@ mod tests {
             [(30_000, None), (30_000, Some(10_000)), (1_000, None), (500, Some(100))]
         {
             let limits = Limits::new(ms(ttl), grace.map(ms)).unwrap();
-            // Looks at the lease until the program is due, as late as it may.
+            // Looks at the lease, each time as late as allowed, until the program gets TERM.
             let mut left = ms(ttl);
             while !limits.is_due(left) {
                 left = left.saturating_sub(limits.next_look(left));
@@ -73,6 +81,21 @@ mod tests {
             let rest = left - limits.until_kill(left);
             assert!(rest >= ms(90), "{ttl} {grace:?}: killed {rest:?} before the end");
             assert!(limits.until_kill(left) + ms(10) >= grace.map_or(ms(ttl.min(20_000) / 4), ms));
+        }
+    }
+
+    /// The store gives a waiter a second at most. The client renews a lease after a third of its rest.
+    #[test]
+    fn a_lease_that_is_long_enough_to_begin_is_renewed_in_time() {
+        for ttl in (500..60_000).step_by(10) {
+            let limits = Limits::new(ms(ttl), None).unwrap();
+            for left in (0..=ttl.min(1_000)).step_by(10) {
+                let at_renewal = ms(left) - ms(left / 3);
+                assert!(
+                    limits.is_short(ms(left)) || !limits.is_due(at_renewal),
+                    "{left} of {ttl} ms: due before the renewal"
+                );
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The commands that run a program under a lock or as the leader, and the one that waits for a leader.
+//! The commands that run a program under a lock or as the leader, and the command that waits for a leader.
 
 mod args;
 mod child;
@@ -7,6 +7,7 @@ mod guarding;
 mod lease_file;
 mod limits;
 mod signals;
+mod stage;
 mod wanted;
 
 use std::error::Error as StdError;
@@ -22,10 +23,11 @@ use tokio::time::sleep;
 use self::args::{Codes, Program};
 pub(crate) use self::args::{ElectArgs, RunArgs, WaitLeaderArgs};
 use self::child::code_of;
-pub(crate) use self::child::{STAGE, stage};
 use self::guarding::{Ended, Guarding};
 use self::limits::Limits;
 use self::signals::Signals;
+use self::stage::Stage;
+pub(crate) use self::stage::{STAGE, stage};
 use self::wanted::{Denied, Patience, Wanted};
 use crate::view::{OUTPUT, Site, USAGE, is_usage};
 
@@ -41,9 +43,9 @@ const SYSTEM: u8 = 71;
 /// One of these commands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Programs {
-    /// Run a program while holding a lock
+    /// Hold a lock while a program runs
     Run(RunArgs),
-    /// Run a program while being the leader
+    /// Lead an election while a program runs
     Elect(ElectArgs),
     /// Wait until there is a leader, and print its value
     WaitLeader(WaitLeaderArgs),
@@ -91,7 +93,7 @@ fn signalled(signal: Signal) -> u8 {
     u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
 }
 
-/// What a command needs before it asks for a lock.
+/// What a command needs before it asks for a lock: the store, the signals, and the time limits.
 struct Ready {
     locks: Locks,
     limits: Limits,
@@ -105,16 +107,15 @@ impl Ready {
         outage_limit: Option<Duration>,
         site: &Site,
     ) -> Result<Self, u8> {
-        let ttl = program.ttl.duration();
-        let limits = Limits::new(ttl, program.grace).map_err(|what| say(USAGE, &what))?;
+        let (ttl, limits) = (program.ttl.duration(), limits(program)?);
         let mut signals = Signals::new().map_err(|error| fail(SYSTEM, &error))?;
         let failed = |error: Error| store_failed(codes, &error);
-        // A quorum is asked before it is opened.
+        // To open a quorum, `dlock` asks its nodes.
         let builder = tokio::select! {
             builder = site.builder() => builder.map_err(failed)?,
             signal = signals.next_end() => return Err(signalled(signal)),
         };
-        // One runtime has one connection and needs no other thread.
+        // With one runtime, there is one connection and no second thread.
         let mut locks = builder.ttl(ttl).on_runtime(Handle::current());
         if let Some(limit) = outage_limit {
             locks = locks.outage_limit(limit);
@@ -124,7 +125,13 @@ impl Ready {
     }
 
     /// Runs the program under this lease.
-    async fn guard(&mut self, key: &Key, lease: &Lease, program: &Program) -> Result<Ended, u8> {
+    async fn guard(
+        &mut self,
+        stage: Stage,
+        key: &Key,
+        lease: &Lease,
+        program: &Program,
+    ) -> Result<Ended, u8> {
         let (ttl, limits, on_lost) = (program.ttl, self.limits, program.on_lost);
         let guarding = Guarding {
             key,
@@ -135,8 +142,16 @@ impl Ready {
             signals: &mut self.signals,
             is_asked: false,
         };
-        guarding.run(&program.command).await.map_err(|error| fail(SYSTEM, &error))
+        guarding.run(stage).await.map_err(|error| fail(SYSTEM, &error))
     }
+}
+
+fn limits(program: &Program) -> Result<Limits, u8> {
+    Limits::new(program.ttl.duration(), program.grace).map_err(|what| say(USAGE, &what))
+}
+
+fn start(program: &Program) -> Result<Stage, u8> {
+    Stage::start(&program.command).map_err(|error| fail(SYSTEM, &error))
 }
 
 impl Ended {
@@ -147,7 +162,7 @@ impl Ended {
         }
     }
 
-    /// Whether neither a signal nor the lack of the program is the reason of the end.
+    /// Whether to campaign again: neither a signal nor a missing program has ended the run.
     fn may_run_again(&self) -> bool {
         match self {
             Self::Exited(status, is_asked) => {
@@ -163,7 +178,10 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     let Some(wanted) = Wanted::of(args) else {
         return Err(say(USAGE, "name what to hold: NAME, or --semaphore NAME --permits K"));
     };
-    // A try does not wait for a store, either.
+    limits(&args.program)?;
+    // The stage starts before all work that takes time, so it is ready when `dlock` has the lock.
+    let stage = start(&args.program)?;
+    // With `--try`, `dlock` does not wait for the store, either.
     let outage_limit = args.is_try.then_some(Duration::ZERO);
     let mut ready = Ready::new(&args.program, codes, outage_limit, site).await?;
     let patience = match args.timeout {
@@ -178,14 +196,14 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     };
     let ended = match held {
         Ok(Ok(held)) => {
-            let ended = ready.guard(wanted.key(), &held.lease(), &args.program).await;
+            let ended = ready.guard(stage, wanted.key(), &held.lease(), &args.program).await;
             drop(held);
             ended.map(|ended| ended.code(codes))
         }
         Ok(Err(denied)) => Err(refused(&denied, wanted.key(), codes)),
         Err(code) => Err(code),
     };
-    // The release is on its way when the guard is dropped.
+    // The drop of the guard has enqueued the release.
     locks.shutdown_timeout(FAREWELL).await;
     ended
 }
@@ -219,7 +237,10 @@ async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
             },
             signal = ready.signals.next_end() => break Err(signalled(signal)),
         };
-        let ended = ready.guard(&args.name, &leadership.lease(), &args.program).await;
+        let ended = match start(&args.program) {
+            Ok(stage) => ready.guard(stage, &args.name, &leadership.lease(), &args.program).await,
+            Err(code) => Err(code),
+        };
         drop(leadership);
         match ended {
             Ok(ended) if args.again && ended.may_run_again() => sleep(AGAIN).await,

@@ -1,13 +1,14 @@
 //! The signals that concern the program.
 
-use std::io;
+use std::io::{self, Read};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use nix::unistd::{getppid, getsid};
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
-/// The signals that go on to the program, the one by which a terminal stops it, and the one that tells of its stops.
+/// The signals that go on to the program, the signal by which a terminal stops a job, and the signal that reports stops
+/// of the program.
 const ALL: [Signal; 11] = [
     Signal::HUP,
     Signal::INT,
@@ -22,11 +23,11 @@ const ALL: [Signal; 11] = [
     Signal::CHILD,
 ];
 
-/// Listens to these signals, from its making on.
+/// Listens to these signals from its construction on.
 pub(super) struct Signals(Vec<(Signal, Listener)>);
 
 impl Signals {
-    /// A signal that `dlock` was started to ignore, as by `nohup`, stays ignored: here, and in the program.
+    /// If the parent of `dlock` ignores a signal, as `nohup` does, `dlock` and the program ignore it as well.
     pub(super) fn new() -> io::Result<Self> {
         let ignored = ignored();
         let heard = ALL
@@ -50,7 +51,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that ends a wait for a lock. The other signals are for the program, which does not run yet.
+    /// The next signal that ends a wait for a lock. All other signals are for the program, which does not run yet.
     pub(super) async fn next_end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -72,8 +73,8 @@ pub(super) fn stop() {
     _ = kill_process(getpid(), Signal::STOP);
 }
 
-/// Stops the whole job of this process, as the terminal did with the group of the program. Returns when the job goes on. If
-/// no shell watches the job, nothing would let it go on: then it does not stop.
+/// Stops the whole job of this process, as the terminal has stopped the group of the program. Returns when the job goes
+/// on. If no shell watches the job, nothing would continue it: this process then does not stop.
 pub(super) fn stop_job() {
     if is_watched() {
         _ = kill_current_process_group(Signal::STOP);
@@ -82,13 +83,17 @@ pub(super) fn stop_job() {
 
 /// Whether a shell of this session watches the job.
 pub(super) fn is_watched() -> bool {
-    // In a container, the kernel has no number for a session that began outside: it says 0, which `rustix` takes for a fault.
+    // In a container, the kernel has no number for a session that began outside. It answers 0, which `rustix` takes for
+    // a fault.
     getsid(Some(getppid())) == getsid(None)
 }
 
-/// The signals that this process ignores, as bits. None where the system does not say.
+/// The signals that this process ignores, as bits. Zero where the system does not say.
 fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // With room for the whole text, one read takes it.
+    let mut status = String::with_capacity(8192);
+    let file = std::fs::File::open("/proc/self/status");
+    _ = file.and_then(|mut file| file.read_to_string(&mut status));
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

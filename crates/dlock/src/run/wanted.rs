@@ -31,7 +31,7 @@ pub(super) enum Patience {
 /// The lock is not held.
 #[derive(Debug)]
 pub(super) enum Denied {
-    /// It is not free.
+    /// The lock is not free.
     Busy,
     /// The wait was too long.
     Timeout,
@@ -63,7 +63,7 @@ impl Wanted {
         }
     }
 
-    /// Waits for the lock. A dropped wait leaves nothing behind.
+    /// Waits for the lock. If the wait is dropped, nothing remains in the store.
     pub(super) async fn acquire(&self, locks: &Locks, patience: Patience) -> Result<Held, Denied> {
         match self {
             Self::Lock(key) => lock(locks, key, patience).await,
@@ -98,7 +98,7 @@ async fn permit(
     patience: Patience,
 ) -> Result<Held, Denied> {
     let semaphore = match locks.semaphore(key.clone(), permits) {
-        // The store counts no permits: a quorum, for example.
+        // The store counts no permits. A quorum is an example.
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             return slot(locks, key, permits, patience).await;
         }

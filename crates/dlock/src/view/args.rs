@@ -9,17 +9,19 @@ use super::bench::BenchArgs;
 /// One of these commands.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum View {
-    /// List the locks that are held or waited for
+    /// List the locks that have holders or waiters
     List(ListArgs),
     /// Show the holders and the waiters of a lock
     Inspect(InspectArgs),
-    /// End every lease on a lock, of any owner
+    /// End all leases on a lock, of any owner
     Release(ReleaseArgs),
-    /// Remove what a free lock keeps in the store
+    /// Remove the value and the number of permits of a free lock
     Destroy(DestroyArgs),
-    /// Examine the store, and say what is wrong with it for locks
+    /// Set up a new store: the schema in a database, the votes of a quorum
+    Init(InitArgs),
+    /// Examine the store, and report its problems for locks
     Doctor(DoctorArgs),
-    /// Watch the locks of the store in the terminal
+    /// Show the locks of the store live in the terminal
     Top(TopArgs),
     /// Measure the store, or load it
     Bench(BenchArgs),
@@ -28,13 +30,13 @@ pub(crate) enum View {
 /// Which locks to list.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// How the names begin; all locks if absent
+    /// The beginning of the names; by default all names
     #[arg(default_value = "")]
     pub(super) prefix: String,
-    /// The prefix is one of exact keys in the store, as other libraries choose them
+    /// Take the prefix as the beginning of exact keys in the store, which other libraries choose
     #[arg(long)]
     pub(super) exact: bool,
-    /// Print one JSON object for each lock, each on a line
+    /// Print one JSON object for each lock, each on one line
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -54,7 +56,7 @@ pub(crate) struct InspectArgs {
 pub(super) struct Name {
     /// The name of the lock
     pub(super) name: String,
-    /// The name is the exact key in the store, as another library chose it
+    /// Take the name as the exact key in the store, which another library chose
     #[arg(long)]
     pub(super) exact: bool,
 }
@@ -70,10 +72,10 @@ impl Name {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(super) name: Name,
-    /// End the leases although their holders may be at work; there is no other way to release
+    /// End the leases although their holders may be at work; required, because no gentler way exists
     #[arg(long)]
     pub(super) force: bool,
-    /// Do not ask
+    /// Ask no question
     #[arg(long, short)]
     pub(super) yes: bool,
 }
@@ -83,7 +85,15 @@ pub(crate) struct ReleaseArgs {
 pub(crate) struct DestroyArgs {
     #[command(flatten)]
     pub(super) name: Name,
-    /// Do not ask
+    /// Ask no question
+    #[arg(long, short)]
+    pub(super) yes: bool,
+}
+
+/// Whether to ask.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InitArgs {
+    /// Ask no question
     #[arg(long, short)]
     pub(super) yes: bool,
 }
@@ -91,10 +101,10 @@ pub(crate) struct DestroyArgs {
 /// How to show the report.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// Print a JSON object; the default where the output is no terminal
+    /// Print a JSON object; the default unless the output is a terminal
     #[arg(long)]
     pub(super) json: bool,
-    /// Print the report for people, wherever the output goes
+    /// Print text for people; the default if the output is a terminal
     #[arg(long, conflicts_with = "json")]
     pub(super) text: bool,
 }
@@ -102,13 +112,13 @@ pub(crate) struct DoctorArgs {
 /// What to watch.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopArgs {
-    /// How the names begin; all locks if absent
+    /// The beginning of the names; by default all names
     #[arg(default_value = "")]
     pub(super) prefix: String,
     /// The time between two screens, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = period)]
     pub(super) interval: Duration,
-    /// At how many keys of the store to look in that time; the locks on the screen come on top
+    /// The number of keys that dlock reads in that time, besides the locks on the screen
     #[arg(long, value_name = "N", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     pub(super) keys: u32,
 }

@@ -1,4 +1,4 @@
-//! The audit line of a forced release: who asked, what ended, and who held it.
+//! The audit line of a forced release: the requester, the ended leases, and their holders.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -12,13 +12,13 @@ const SYSLOG: &str = "/dev/log";
 /// The facility `authpriv` at the level `notice`.
 const PRIORITY: u8 = (10 << 3) | 5;
 
-/// The person or program that asks.
+/// The requester: a person or a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Requester {
     label: Label,
-    /// As the environment names the user.
+    /// The name of the user, from the environment.
     user: String,
-    /// The number by which the system knows the user. No environment changes it.
+    /// The number by which the system knows the user. The environment cannot change it.
     uid: u32,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn show(line: &str) {
     eprintln!("dlock: {line}");
 }
 
-/// A log that is absent or full loses the line: the line is on standard error as well.
+/// If the log is absent or full, it loses the line. Standard error has the line as well.
 fn to_syslog(socket: &str, line: &str) {
     let Ok(log) = UnixDatagram::unbound() else { return };
     _ = log.set_nonblocking(true);

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Yes,
@@ -11,7 +11,7 @@ pub(crate) enum Answer {
     NoTerminal,
 }
 
-/// Asks at the terminal. With `--yes` it does not ask.
+/// Asks at the terminal. With `--yes`, does not ask.
 pub(crate) fn ask(question: &str, yes: bool) -> Answer {
     if yes {
         return Answer::Yes;
@@ -23,7 +23,7 @@ pub(crate) fn ask(question: &str, yes: bool) -> Answer {
     put(question, &mut input.lock(), &mut output.lock())
 }
 
-/// Only `y` and `yes` mean yes. An end of the input means no.
+/// Only `y` and `yes` mean yes. The end of the input means no.
 fn put(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> Answer {
     let mut line = String::new();
     let asked = write!(output, "{question} [y/N] ").and_then(|()| output.flush());

@@ -1,7 +1,8 @@
-//! `dlock release` and `dlock destroy`: what cannot be undone, after a question.
+//! `dlock release`, `dlock destroy` and `dlock init`: what cannot be undone, after a question.
 
 use std::collections::BTreeSet;
 
+use lock_any::doctor::{Finding, doctor};
 use lock_core::{Error, FencingToken, Inspection, Key};
 use lock_sync::{DestroyError, Locks};
 
@@ -10,10 +11,10 @@ use crate::view::confirm::{Answer, ask};
 use crate::view::records::name;
 use crate::view::shown::count;
 
-/// What came of the command.
+/// The outcome of the command.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It is done. The text says what.
+    /// The command has done its work. The text says what it did.
     Done(String),
     /// There was nothing to end.
     Nothing(String),
@@ -40,7 +41,8 @@ pub(crate) async fn release(
         Answer::NoTerminal => return Ok(Ended::NoTerminal),
     }
     if !yes {
-        // The user thought for a while. The yes was about those holders, and about no others.
+        // The user may have thought for a while. The yes was about the holders that the question
+        // named, and about no others.
         let now = locks.inspect(key.clone()).await?;
         if tokens(&now) != tokens(&seen) {
             let what =
@@ -83,4 +85,32 @@ pub(crate) async fn destroy(locks: &Locks, key: &Key, yes: bool) -> Result<Ended
     }
     locks.destroy(key.clone()).await?;
     Ok(Ended::Done(format!("{name}: destroyed")))
+}
+
+/// Sets up a new store.
+pub(crate) async fn init(url: &str, shown: &str, yes: bool) -> Result<Ended, Error> {
+    let question = format!(
+        "Set up {shown} as a new store? Do not, if it is a quorum of which a client holds a lock."
+    );
+    match ask(&question, yes) {
+        Answer::Yes => {}
+        Answer::No => return Ok(Ended::Refused),
+        Answer::NoTerminal => return Ok(Ended::NoTerminal),
+    }
+    lock_any::init(url).await?;
+    for Finding { severity, code, finding, reason, remedy, .. } in hard_to_mend(url).await {
+        eprintln!("dlock: {severity}: {code}: {finding}: {reason}; {remedy}");
+    }
+    Ok(Ended::Done(format!("{shown}: ready for locks")))
+}
+
+/// The findings of the doctor about a new store that are hard to mend as soon as there are clients. Only a database can have
+/// some. The store is ready even if the doctor fails.
+async fn hard_to_mend(url: &str) -> Vec<Finding> {
+    let is_database = url.get(..8).is_some_and(|it| it.eq_ignore_ascii_case("postgres"));
+    if !is_database {
+        return Vec::new();
+    }
+    let findings = doctor(url).await.map(|report| report.findings).unwrap_or_default();
+    findings.into_iter().filter(|it| it.code == "owner-superuser").collect()
 }

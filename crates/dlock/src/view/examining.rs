@@ -1,4 +1,4 @@
-//! `dlock doctor`: what is wrong with a store.
+//! `dlock doctor`: the problems of a store.
 
 use lock_any::doctor::{Finding, Report, Severity};
 
@@ -17,7 +17,7 @@ pub(crate) fn text(report: &Report, has_colors: bool) -> String {
     if !has_colors {
         return format!("{report}\n");
     }
-    let mut text: String = report.servers.iter().map(|server| format!("{server}\n")).collect();
+    let mut text = report.head();
     for Finding { severity, code, server, finding, reason, remedy, .. } in &report.findings {
         let paint = color(*severity);
         text.push_str(&format!("\n{paint}{severity}: {code}\x1b[0m at {server}\n  {finding}\n"));
@@ -38,18 +38,18 @@ pub(crate) fn text(report: &Report, has_colors: bool) -> String {
 pub(crate) fn json(report: &Report) -> String {
     let worst = report.worst();
     let value = serde_json::json!({
-        "worst": worst, "servers": report.servers, "findings": report.findings,
+        "worst": worst, "servers": report.servers, "store": report.store, "findings": report.findings,
     });
     format!("{value}\n")
 }
 
-/// The exit code of a report: see the README.
+/// The exit code of a report, as the README lists it.
 pub(crate) fn code(worst: Option<Severity>) -> u8 {
     match worst {
         None | Some(Severity::Info) => 0,
         Some(Severity::Unknown) => 11,
         Some(Severity::Warning) => 12,
-        // A severity that this version does not know is no reason to be calm.
+        // A severity that this version does not know may be a high one.
         Some(_) => 13,
     }
 }

@@ -12,7 +12,7 @@ use crate::view::records::{LockRecord, name};
 use crate::view::shown::{Table, time};
 use crate::view::top::holder;
 
-/// Prints the locks of a list, page by page. Returns whether there is one.
+/// Prints the locks of a list, page by page. Returns whether there is a lock.
 pub(crate) async fn list(
     locks: &Locks,
     first: List,
@@ -29,7 +29,7 @@ pub(crate) async fn list(
     }
 }
 
-/// Prints one lock. Returns whether it is held or waited for.
+/// Prints one lock. Returns whether the lock has holders or waiters.
 pub(crate) async fn inspect(
     locks: &Locks,
     key: Key,
@@ -46,7 +46,7 @@ pub(crate) async fn inspect(
     Ok(seen.holding + seen.waiting > 0)
 }
 
-/// Why there is nothing to print, or nothing more.
+/// Why a command could not print all locks.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Store(lock_core::Error),

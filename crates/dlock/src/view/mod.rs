@@ -21,14 +21,14 @@ use lock_sync::{Builder, DestroyError, Locks};
 
 pub(crate) use self::args::View;
 
-use self::args::{DestroyArgs, DoctorArgs, InspectArgs, ListArgs, ReleaseArgs, TopArgs};
+use self::args::{DestroyArgs, DoctorArgs, InitArgs, InspectArgs, ListArgs, ReleaseArgs, TopArgs};
 use self::audit::Requester;
 use self::bench::BenchArgs;
 use self::ending::Ended;
 use self::top::Top;
 
 const OK: u8 = 0;
-/// Nothing was found or done, or not all of it.
+/// A negative outcome, as the README lists it.
 const NOTHING: u8 = 1;
 /// A mistake on the command line, as every program with `clap` reports it.
 pub(crate) const USAGE: u8 = 2;
@@ -37,7 +37,7 @@ const BACKEND: u8 = 69;
 /// The output cannot be written: `EX_IOERR`.
 pub(crate) const OUTPUT: u8 = 74;
 
-/// What the options for all commands say.
+/// The options for all commands.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) url: String,
@@ -75,6 +75,7 @@ pub(crate) async fn run(view: View, site: &Site) -> u8 {
         View::Inspect(args) => inspect(args, site).await,
         View::Release(args) => release(args, site).await,
         View::Destroy(args) => destroy(args, site).await,
+        View::Init(args) => init(args, site).await,
         View::Doctor(args) => examine(args, site).await,
         View::Top(args) => watch(args, site).await,
         View::Bench(args) => measure(args, site).await,
@@ -82,7 +83,7 @@ pub(crate) async fn run(view: View, site: &Site) -> u8 {
     .unwrap_or_else(|failure| failure.code())
 }
 
-/// The end of a command that did not do its work, with its exit code. The message is on standard error.
+/// A command failed, with this exit code. The message is on standard error.
 struct Failed(u8);
 
 impl Failed {
@@ -97,7 +98,7 @@ fn fail(code: u8, what: impl Display) -> Failed {
     Failed(code)
 }
 
-/// Whether the user has to write something else, and the store is not at fault.
+/// Whether the mistake is on the command line, and not in the store.
 pub(crate) fn is_usage(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -182,6 +183,10 @@ fn ended(ended: Ended) -> Result<u8, Failed> {
     }
 }
 
+async fn init(args: InitArgs, site: &Site) -> Result<u8, Failed> {
+    ended(ending::init(&site.url, &site.shown(), args.yes).await?)
+}
+
 async fn examine(args: DoctorArgs, site: &Site) -> Result<u8, Failed> {
     let report = doctor(&site.url).await?;
     let is_json = args.json || !(args.text || site.is_terminal);
@@ -204,7 +209,7 @@ async fn watch(args: TopArgs, site: &Site) -> Result<u8, Failed> {
         requester: Requester::new(site.label.clone()),
         has_colors: site.has_colors,
     };
-    // As a shell reports a program that a signal ended.
+    // The exit code by which a shell reports a program that a signal ended.
     Ok(top::run(top).await?.map_or(OK, |signal| 128 + signal as u8))
 }
 

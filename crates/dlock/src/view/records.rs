@@ -6,7 +6,7 @@ use serde::Serialize;
 /// One lock with its holders and its waiters.
 #[derive(Debug, Serialize)]
 pub(crate) struct LockRecord {
-    /// The name; bytes that are no text stand as `\x..`.
+    /// The name. Bytes that are not UTF-8 are `\x..`.
     lock: String,
     /// Whether the name is the exact key in the store.
     exact: bool,
@@ -71,7 +71,8 @@ impl WaiterRecord {
     }
 }
 
-/// The name of a lock. A control character would change the terminal, so `Display` of a key escapes it.
+/// The name of a lock as text. `Display` of the key escapes bytes that are not UTF-8, and control characters, which
+/// could change the terminal.
 pub(crate) fn name(key: &Key) -> String {
     match std::str::from_utf8(key.as_bytes()) {
         Ok(name) if !name.chars().any(char::is_control) => name.to_owned(),

@@ -33,7 +33,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A table whose lines come one after another. A column gets wider when a wider cell comes.
+/// A table whose lines come one after another. A wider cell makes its column wider from then on.
 #[derive(Debug)]
 pub(crate) struct Table<const COLUMNS: usize> {
     widths: [usize; COLUMNS],
@@ -44,7 +44,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         Self { widths: [0; COLUMNS] }
     }
 
-    /// The lines, as wide as the widest of them and of those before.
+    /// The lines. Each column is as wide as its widest cell so far.
     pub(crate) fn lines(&mut self, rows: &[[String; COLUMNS]]) -> String {
         for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {

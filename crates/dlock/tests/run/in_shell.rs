@@ -6,6 +6,7 @@ use std::io::Write;
 use lock_tests::process::is_stopped;
 use lock_tests::{SOON, eventually, eventually_async};
 use pty_process::blocking::Command;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::{Scene, pid_of};
 use crate::terminal::Terminal;
@@ -27,7 +28,10 @@ const READS: &str = "echo $$ > pid; echo rea''dy; read line; echo got $line; exi
 const WAITS: &str =
     "mkfifo gate; echo $$ > pid; echo on''e; read line < gate; echo > ended; exit 3";
 
-/// Lets [`WAITS`] go on.
+/// As [`WAITS`], before another script.
+const WAITS_FIRST: &str = "mkfifo gate; echo $$ > started; read line < gate; echo > ended";
+
+/// Lets [`WAITS`] or [`WAITS_FIRST`] go on.
 fn open_gate(scene: &Scene) {
     let mut gate = File::options().read(true).write(true).open(scene.path("gate")).unwrap();
     gate.write_all(b"\n").unwrap();
@@ -36,6 +40,22 @@ fn open_gate(scene: &Scene) {
 
 fn stands_still(pid: u32) {
     eventually("the program is stopped", SOON, || is_stopped(pid));
+}
+
+fn goes_on(pid: u32) {
+    eventually("the program goes on", SOON, || !is_stopped(pid));
+}
+
+/// The job comes to the foreground, and its program goes on.
+fn comes_forward(terminal: &Terminal, program: u32) {
+    terminal.press("fg\n");
+    goes_on(program);
+}
+
+/// The program of [`READS`] gets what is typed.
+fn hears_keys(terminal: &Terminal) {
+    terminal.press("hello\n");
+    terminal.shows(&["got hello"]);
 }
 
 /// The shell prints the exit code of the scripts, and ends.
@@ -59,11 +79,9 @@ fn a_stopped_run_goes_on_in_the_foreground() {
         // The shell has its terminal back.
         terminal.press(&format!("echo $(({round} * 111)) is back\n"));
         terminal.shows(&[&format!("{} is back", round * 111)]);
-        terminal.press("fg\n");
-        eventually("the program goes on", SOON, || !is_stopped(program));
+        comes_forward(&terminal, program);
     }
-    terminal.press("hello\n");
-    terminal.shows(&["got hello"]);
+    hears_keys(&terminal);
     terminal.press("echo code=$?\n");
     ends_with_3(terminal);
 }
@@ -93,10 +111,28 @@ fn a_run_in_the_background_gets_the_terminal_when_it_comes_to_the_foreground() {
     // The program reads, and may not. So the whole job stops.
     stands_still(program);
     stands_still(pid_of(&scene.written("job")));
-    terminal.press("fg\n");
-    eventually("the program goes on", SOON, || !is_stopped(program));
-    terminal.press("hello\n");
-    terminal.shows(&["got hello"]);
+    comes_forward(&terminal, program);
+    hears_keys(&terminal);
+    terminal.press("echo code=$?\n");
+    ends_with_3(terminal);
+}
+
+#[test]
+fn a_run_that_comes_to_the_foreground_before_dlock_looks_at_its_program_goes_on() {
+    let scene = Scene::new();
+    fs::write(scene.path("script"), format!("{WAITS_FIRST}; {READS}")).unwrap();
+    let terminal = shell(&scene);
+    terminal.press("$DLOCK run it -- sh script & echo $! > job\n");
+    scene.written("started");
+    let job = pid_of(&scene.written("job"));
+    // `dlock` sees the stop of its program only when it is in the foreground already.
+    kill_process(Pid::from_raw(job.cast_signed()).unwrap(), Signal::STOP).unwrap();
+    stands_still(job);
+    open_gate(&scene);
+    let program = pid_of(&scene.written("pid"));
+    stands_still(program);
+    comes_forward(&terminal, program);
+    hears_keys(&terminal);
     terminal.press("echo code=$?\n");
     ends_with_3(terminal);
 }
@@ -136,12 +172,31 @@ fn in_a_pipe_the_other_program_gets_the_keys() {
     // The whole pipe stops, and goes on.
     terminal.press("\u{1a}");
     stands_still(program);
-    terminal.press("fg\n");
-    eventually("the program goes on", SOON, || !is_stopped(program));
+    comes_forward(&terminal, program);
     terminal.press("space\n");
     terminal.shows(&["key space"]);
     open_gate(&scene);
     terminal.shows(&["left"]);
+    terminal.press("exit\n");
+    assert_eq!(terminal.end().0.code(), Some(0));
+}
+
+#[test]
+fn in_a_pipe_the_program_gets_the_keys_that_it_asks_for() {
+    let scene = Scene::new();
+    fs::write(scene.path("script"), READS).unwrap();
+    let mut terminal = shell(&scene);
+    terminal.press("$DLOCK run it -- sh script | cat\n");
+    terminal.shows(&["ready"]);
+    let program = pid_of(&scene.written("pid"));
+    goes_on(program);
+    // The whole pipe stops, and goes on.
+    terminal.press("\u{1a}");
+    stands_still(program);
+    terminal.press("echo $((1 * 111)) is back\n");
+    terminal.shows(&["111 is back"]);
+    comes_forward(&terminal, program);
+    hears_keys(&terminal);
     terminal.press("exit\n");
     assert_eq!(terminal.end().0.code(), Some(0));
 }

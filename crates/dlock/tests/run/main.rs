@@ -12,6 +12,7 @@ mod nohup;
 mod program;
 mod several;
 mod signals;
+mod stores;
 #[allow(dead_code, reason = "the tests of `view` use more of it")]
 #[path = "../view/terminal.rs"]
 mod terminal;

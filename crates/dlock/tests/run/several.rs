@@ -24,6 +24,18 @@ fn of_sixteen_programs_one_runs_at_a_time() {
     assert_eq!(scene.written("count"), format!("{PROGRAMS}\n"));
 }
 
+/// The lease of a waiter is short until its first renewal. With this ttl, the program would get TERM before that renewal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_waited_runs_to_its_end() {
+    let scene = Scene::new();
+    let guard = scene.locks().await.lock("it").await.unwrap();
+    let waiting = scene.script(&["--ttl", "3s"], "sleep 1.5; exit 7");
+    eventually_async("the program waits", SOON, async || scene.inspect("it").await.waiting == 1)
+        .await;
+    drop(guard);
+    waiting.ends_with(7);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_share_a_lock_and_a_writer_waits() {
     let scene = Scene::new();

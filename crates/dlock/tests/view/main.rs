@@ -6,7 +6,9 @@
 mod bench;
 mod doctor;
 mod ending;
+mod etcd;
 mod listing;
+mod postgres;
 mod program;
 mod quorum;
 mod terminal;

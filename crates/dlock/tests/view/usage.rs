@@ -1,6 +1,6 @@
 use crate::program::dlock;
 
-/// Each of these says on one line what is wrong, and what would be right.
+/// Each of these messages names the mistake and its correction on one line.
 #[test]
 fn a_mistake_is_answered_by_one_line() {
     let nowhere = "redis://127.0.0.1:1";
@@ -8,6 +8,11 @@ fn a_mistake_is_answered_by_one_line() {
         ("postgers://a", &["list"][..], &["names no store", "redis://"][..]),
         ("redis://a:port", &["inspect", "x"], &["no URL of a server", "redis://"]),
         ("redlock+redis://a,b", &["doctor"], &["of 2 nodes", "odd number"]),
+        ("postgres://a:port/b", &["list"], &["no URL of a PostgreSQL database"]),
+        ("POSTGRES://a:port/b", &["list"], &["no URL of a PostgreSQL database"]),
+        ("ETCD://a:port", &["list"], &["no port of a member of etcd"]),
+        ("etcd://a:port", &["list"], &["no port of a member of etcd"]),
+        ("etcd://a?unsafe=true", &["list"], &["no option", "allow_unsafe_version"]),
         (nowhere, &["inspect"], &["<NAME>"]),
         (nowhere, &["inspect", "--exact", ""], &["empty"]),
         (nowhere, &["top", "--interval", "x"], &["0.1 to 3600"]),

@@ -1,14 +1,19 @@
-//! What is wrong with a store for locks, and what to do: one report for all stores.
+//! The problems of a store for locks, and their remedies: one form of report for all stores.
 //!
 //! [`doctor`](doctor()) opens the store that a URL names, examines it, and returns a [`Report`]. Each [`Finding`] has a
 //! [`Severity`], a stable code, the reason why it matters, and the remedy.
 //!
 //! # Findings
 //!
-//! Of a server of Redis, the report has the findings of `lock-redis`
-//! ([table](https://docs.rs/lock-redis/latest/lock_redis/check/index.html#findings)). These are added:
+//! The report about a server of Redis has the findings of `lock-redis`
+//! ([table](https://docs.rs/lock-redis/latest/lock_redis/check/index.html#findings)). The report about a PostgreSQL database
+//! has the findings of `lock-postgres`
+//! ([table](https://docs.rs/lock-postgres/latest/lock_postgres/check/index.html#findings)), and the report about an etcd cluster
+//! those of `lock-etcd` ([table](https://docs.rs/lock-etcd/latest/lock_etcd/check/index.html#findings)). Each report names the
+//! [limits](lock_core::Limits) and the [capabilities](lock_core::Capabilities) of the store, and has a finding for each
+//! capability that the store [lacks](Report::promising). The doctor adds these findings:
 //!
-//! | code | severity | what was found |
+//! | code | severity | finding |
 //! | --- | --- | --- |
 //! | `memory` | info | the store is the memory of this process |
 //! | `node-silent` | warning | a node of a quorum cannot be examined |
@@ -20,31 +25,31 @@
 //! | `quorum-lost` | critical | fewer nodes vote than a lock needs |
 //! | `quorum-bare` | warning | as many nodes vote as a lock needs, and not one more |
 //!
-//! A node of a quorum that loses its data keeps out of votes until every lease that it may have forgotten is over. So
-//! the findings about lost data (`no-persistence`, `snapshots-only`, `appendfsync-no`) have the severity info there.
+//! A node of a quorum that loses its data gives no vote until every lease that it may have forgotten is over. So for
+//! a node, the findings about lost data (`no-persistence`, `snapshots-only`, `appendfsync-no`) have the severity
+//! info.
 
 #[cfg(feature = "redlock")]
 mod quorum;
-#[cfg(feature = "redis")]
-mod redis;
-mod report;
 
 use lock_core::Error;
+pub use lock_core::check::{Examined, Fact, Finding, Report, Severity};
 
-pub use self::report::{Examined, Fact, Finding, Report, Severity};
 use crate::Store;
 
 /// Examines the store that this URL names.
 ///
-/// A server of Redis is examined as [`RedisBackend::check`](lock_redis::RedisBackend::check) says. Each node of a quorum
-/// is examined so, and then asked whether it votes. The examination changes no lock of an app.
+/// It examines a server of Redis by [`RedisBackend::check`](lock_redis::RedisBackend::check), a PostgreSQL database by
+/// [`PostgresBackend::check`](lock_postgres::PostgresBackend::check), and an etcd cluster by
+/// [`EtcdBackend::check`](lock_etcd::EtcdBackend::check), which reports a version that may end leases early. It examines each node of a quorum as a server of
+/// Redis, and then asks whether the node votes. The examination changes no lock of an app.
 ///
 /// # Errors
 ///
 /// - [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) for a URL that names no store;
 /// - [`ErrorKind::Unsupported`](lock_core::ErrorKind::Unsupported) for a store whose feature is off;
-/// - any other error if the store cannot be reached, does not accept the user, or stops answering. Of a quorum, a node
-///   that cannot be reached is a finding.
+/// - any other error if the store cannot be reached, does not accept the user, or stops answering. A node of a quorum
+///   that cannot be reached is a finding, and no error.
 ///
 /// # Cancel safety
 ///
@@ -64,8 +69,12 @@ use crate::Store;
 /// # }
 /// ```
 pub async fn doctor(url: &str) -> Result<Report, Error> {
-    match Store::of(url)? {
-        Store::Memory => crate::memory::open(url).map(|_| memory()),
+    let (store, url) = Store::of(url)?;
+    let url = url.as_str();
+    match store {
+        Store::Memory => crate::memory::open(url).map(|store| memory().promising("memory", &store)),
+        Store::Postgres => of_postgres(url).await,
+        Store::Etcd => of_etcd(url).await,
         Store::Redis => of_redis(url).await,
         Store::Quorum => of_quorum(url).await,
     }
@@ -79,9 +88,29 @@ fn memory() -> Report {
     Report::new(vec![Examined::new(name)], vec![finding])
 }
 
+#[cfg(feature = "postgres")]
+async fn of_postgres(url: &str) -> Result<Report, Error> {
+    crate::postgres::open(url, None)?.check().await
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn of_postgres(_: &str) -> Result<Report, Error> {
+    Err(crate::needs("postgres"))
+}
+
+#[cfg(feature = "etcd")]
+async fn of_etcd(url: &str) -> Result<Report, Error> {
+    crate::etcd::open(url, None)?.check().await
+}
+
+#[cfg(not(feature = "etcd"))]
+async fn of_etcd(_: &str) -> Result<Report, Error> {
+    Err(crate::needs("etcd"))
+}
+
 #[cfg(feature = "redis")]
 async fn of_redis(url: &str) -> Result<Report, Error> {
-    redis::examine(&lock_redis::RedisBackend::open(url)?).await
+    Ok(crate::redis::open(url, None)?.check().await?.map(Examined::from))
 }
 
 #[cfg(not(feature = "redis"))]

@@ -1,29 +1,25 @@
-//! The report of a quorum: of each node as a server, and of the votes.
+//! The report about a quorum: about each node as a server, and about the votes.
 
 use futures::future::join_all;
 use lock_core::Error;
-use lock_redis::RedisBackend;
+use lock_core::check::{Examined, Finding, Report, Severity};
 use lock_redlock::{NodeStatus, Voting};
 
-use super::redis;
-use super::report::{Examined, Finding, Report, Severity};
-use crate::quorum;
+use crate::{quorum, redis};
 
-/// Findings about data that a restart forgets. A node sits out after it.
+/// Findings about data that a restart forgets. A node sits out after a restart.
 const FORGETTING: [&str; 3] = ["no-persistence", "snapshots-only", "appendfsync-no"];
 
 pub(super) async fn examine(url: &str) -> Result<Report, Error> {
     let mut servers = Vec::new();
     let mut findings = Vec::new();
     let nodes = quorum::nodes(url).ok_or_else(quorum::invalid)?;
-    let reports = join_all(nodes.iter().map(async |(_, url)| {
-        let node = RedisBackend::open(url.as_str())?;
-        redis::examine(&node).await
-    }));
+    let reports =
+        join_all(nodes.iter().map(async |(_, url)| redis::open(url, None)?.check().await));
     for ((name, _), report) in nodes.iter().zip(reports.await) {
         match report {
             Ok(report) => {
-                servers.extend(report.servers);
+                servers.extend(report.servers.into_iter().map(Examined::from));
                 findings.extend(report.findings.into_iter().map(of_node));
             }
             Err(error) => {
@@ -32,20 +28,27 @@ pub(super) async fn examine(url: &str) -> Result<Report, Error> {
             }
         }
     }
-    // A quorum of servers that do not answer is opened by no client. A URL that names no quorum is an error.
+    // No client can open a quorum of servers that do not answer: that is a finding. A URL that names no quorum is an
+    // error.
     match quorum::connect(url, None).await {
-        Ok(quorum) => findings.extend(votes(&quorum.status().await)),
-        Err(error) if error.kind() == lock_core::ErrorKind::InvalidConfig => return Err(error),
-        Err(error) => findings.push(unopened(&error)),
+        Ok(quorum) => {
+            findings.extend(votes(&quorum.status().await));
+            Ok(Report::new(servers, findings).promising("the quorum", &quorum::erased(quorum)))
+        }
+        Err(error) if error.kind() == lock_core::ErrorKind::InvalidConfig => Err(error),
+        Err(error) => {
+            findings.push(unopened(&error));
+            Ok(Report::new(servers, findings))
+        }
     }
-    Ok(Report::new(servers, findings))
 }
 
 /// A finding about one server, for a server that is a node.
-fn of_node(finding: Finding) -> Finding {
+fn of_node(mut finding: Finding) -> Finding {
     if FORGETTING.contains(&finding.code) {
         let what = finding.finding.clone();
-        return Finding { severity: Severity::Info, ..finding }
+        finding.severity = Severity::Info;
+        return finding
             .because(
                 what,
                 "after a restart the node keeps out of votes until the forgotten leases are over",
@@ -55,7 +58,7 @@ fn of_node(finding: Finding) -> Finding {
             );
     }
     if finding.code == "unfit-as-node" {
-        return Finding { severity: Severity::Warning, ..finding };
+        finding.severity = Severity::Warning;
     }
     finding
 }
@@ -75,7 +78,7 @@ fn unopened(error: &Error) -> Finding {
         .remedy("start the nodes that do not answer")
 }
 
-/// What follows from who votes.
+/// What follows from the number of nodes that vote.
 fn votes(nodes: &[NodeStatus]) -> Vec<Finding> {
     let mut findings: Vec<_> = nodes.iter().filter_map(of_vote).collect();
     findings.extend(nodes.iter().filter(|node| node.missed_releases > 0).map(|node| {
@@ -104,7 +107,7 @@ fn votes(nodes: &[NodeStatus]) -> Vec<Finding> {
     findings
 }
 
-/// What is so with the vote of one node.
+/// The finding about the vote of one node.
 fn of_vote(node: &NodeStatus) -> Option<Finding> {
     let name = &node.name;
     let (severity, code, what, reason, remedy) = match node.voting {
@@ -132,7 +135,7 @@ fn of_vote(node: &NodeStatus) -> Option<Finding> {
             "it votes for no client of this quorum: the clients do not agree on the nodes",
             "give all clients one list of nodes in one spelling; `Redlock::replace` replaces a node",
         ),
-        // Also what a later version may add.
+        // This arm also takes the reasons of later versions.
         _ => {
             let why = node.last_error.as_ref().map(|error| format!(": {error}"));
             (

@@ -28,13 +28,13 @@ use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode, Released}
 ///   last value under that claim was stored. If the load does not return the value, no later load may return it
 ///   (`a_conclusive_load_is_final`).
 /// - Storing MUST give every watcher of the key a hint (`storing_wakes_watchers`).
-/// - Erasing MUST leave no value (`an_erased_value_is_gone`). Storing the same value again MUST be no error
+/// - Erasing MUST leave no value (`an_erased_value_is_gone`). Storing a value again MUST be no error
 ///   (`storing_twice_is_no_error`).
 /// - A value of more than [`Cell::MAX_LEN`] bytes MUST be refused as
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind) (`a_value_has_a_limit`).
 /// - A grant MAY bring the value, if its request [asks for it](crate::Acquire::value). If a grant brings a value, or
 ///   brings that there is none, that MUST be what its holder would load (`a_grant_brings_what_its_holder_would_load`).
-///   The same holds for a grant that a [hint](crate::Hint::Granted) announces
+///   This also holds for a grant that a [hint](crate::Hint::Granted) announces
 ///   (`a_pushed_grant_brings_what_its_holder_would_load`).
 /// - A [commit](CellBackend::commit) MUST store the value under the token of the holder, and MUST end the lease
 ///   (`a_commit_stores_and_releases`). It MUST do so only for the holder. For another claim it MUST change nothing,

@@ -37,7 +37,7 @@ use crate::{Claim, ConvertBackend, Error, ErrorKind, Key, Mode, Released};
 ///   told of added permits, as of a release (`added_permits_wake_every_watcher`).
 /// - A permit that a claim holds or waits for MUST NOT be removed
 ///   (`only_free_permits_can_be_removed`). A changed limit MUST stay as it is (`a_changed_limit_stays`).
-/// - A lease may be converted to fewer permits, at once and with the same tokens. The permits that it gives up
+/// - A lease may be converted to fewer permits, at once and with its tokens. The permits that it gives up
 ///   MUST serve the waiters (`a_lease_can_give_back_some_permits`).
 /// - Forgetting a lease MUST end it and take its permits out of the limit in one step
 ///   (`forgotten_permits_are_gone_for_good`). A repetition MUST NOT take any (`forgetting_twice_takes_once`).
@@ -99,7 +99,7 @@ pub trait PermitBackend: ConvertBackend {
     /// Dropping the future leaves open whether the change was made.
     async fn resize(&self, key: &Key, of: u32, change: Resize) -> Result<Resized, Error>;
 
-    /// Ends a lease of permits, and takes its permits out of the limit in the same step.
+    /// Ends a lease of permits, and takes its permits out of the limit, in one step.
     ///
     /// A claim that holds nothing takes no permit away, and gives up its place if it waits.
     ///

@@ -25,11 +25,11 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 ///   that the node never gave out. A vote MAY bring fewer tokens than were asked for. It MUST NOT bring a token
 ///   that the node gave out before (`tokens_increase_from_vote_to_vote`). A floor more than an hour ahead of the
 ///   node's clock MUST be taken as one an hour ahead (`a_wild_floor_is_bounded`).
-/// - A ballot that is repeated MUST bring the same tokens (`a_repeated_vote_is_the_same`).
+/// - A ballot that is repeated MUST bring its first tokens again (`a_repeated_vote_is_the_same`).
 /// - The requests of one client MAY arrive in any order, over any number of connections. A release that arrives late, or
-///   before its vote, MUST end no other ballot, not even one with the same [tag](OwnerToken::tag)
+///   before its vote, MUST end no other ballot, not even one with an equal [tag](OwnerToken::tag)
 ///   (`a_late_release_ends_no_other_ballot`).
-/// - A refusal MUST name the holder in the same way on every node: the holder whose lease ends last,
+/// - A refusal MUST name the holder in one way on every node: the holder whose lease ends last,
 ///   or the first claim in the queue if the key is free
 ///   (`a_refusal_names_the_holder`).
 /// - A node MUST vote for leases of its [shortest](Self::shortest_ttl) length (`a_vote_for_the_shortest_lease`).
@@ -47,7 +47,7 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 ///   (`a_restarted_node_abstains`), and after it dropped its leases in any other way (`a_node_that_forgot_abstains`).
 /// - A node for which no client has vouched MUST abstain from ballots that expect a standing
 ///   (`an_unknown_node_abstains`). Such a ballot MUST NOT grant or end any lease
-///   (`an_abstention_holds_nothing`). Every client MUST see the same quarantine
+///   (`an_abstention_holds_nothing`). Every client MUST see one quarantine
 ///   (`a_quarantine_is_the_same_for_all`).
 /// - The node votes again, for every client, once one client has vouched for it (`a_node_votes_once_vouched_for`).
 ///   Vouching for a quarantine that another has followed MUST have no effect
@@ -59,7 +59,7 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 ///   [`ErrorKind::InvalidConfig`](crate::ErrorKind), with both times in the message
 ///   (`a_lease_longer_than_vouched_for_is_refused`). Vouching with a longer time MUST allow the lease. Vouching
 ///   with a shorter time MUST NOT forbid any lease (`vouching_again_only_lengthens`).
-/// - Two handles of one server MUST name the same [`Server`], and handles of two servers MUST name different ones
+/// - Two handles of one server MUST name one [`Server`], and handles of two servers MUST name different ones
 ///   (`a_server_is_told_from_another`).
 ///
 /// **Membership**
@@ -205,7 +205,7 @@ pub trait QuorumNode: Backend {
 pub struct Ballot {
     /// The lease. Its [`queue`](Acquire::queue) has no meaning here.
     pub request: Acquire,
-    /// The last token that the node should give out for the lease: the same number for every node.
+    /// The last token that the node should give out for the lease: one number for all nodes.
     pub floor: FencingToken,
     /// The standing that the node must have to vote. `None` if the node votes in any case.
     pub expects: Option<Arc<Standing>>,
@@ -225,7 +225,7 @@ impl Ballot {
     }
 }
 
-/// What a client expects of the nodes of its quorum. All clients of the nodes must have the same terms.
+/// What a client expects of the nodes of its quorum. All clients of the nodes must have these terms.
 ///
 /// The [example](Ballot#examples) of a ballot shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -245,7 +245,7 @@ impl Terms {
         Self { membership, max_ttl, ending: Ending::ByClock }
     }
 
-    /// The same terms with another rule for the end of a quarantine.
+    /// These terms with another rule for the end of a quarantine.
     #[must_use]
     pub fn ending(mut self, ending: Ending) -> Self {
         self.ending = ending;
@@ -351,7 +351,7 @@ pub enum Vote {
         /// When the lease that is in the way ends unless it is renewed; `None` if it has no end.
         retry_after: Option<Duration>,
     },
-    /// The node is in quarantine, or does not have the standing that the ballot expects. It does not vote.
+    /// The node is in quarantine, or does not have the standing that the ballot expects. The node does not vote.
     Abstains,
 }
 
@@ -454,7 +454,7 @@ impl fmt::Debug for Quarantine {
     }
 }
 
-/// The public part of an [`OwnerToken`]. It tells one holder from another, is the same on every node, and proves
+/// The public part of an [`OwnerToken`]. It tells one holder from another, does not differ between nodes, and proves
 /// no ownership.
 ///
 /// # Examples

@@ -111,7 +111,7 @@ pub trait Harness: Send + Sync {
     /// Makes the store forget everything, counters included: FLUSHALL, an empty disk.
     async fn forget(&self) -> Hook;
 
-    /// Restarts the server with all its data. It may take a while until clients reach it again.
+    /// Restarts the server with all its data. Clients may reach the server only after a while.
     ///
     /// Not applicable by default.
     ///

@@ -40,8 +40,11 @@
 //! A semaphore of one permit is a mutex, so [the laws of a mutex](Suite::one_permit) are tested with
 //! it as well. The writer of an `RwLock` asks for [`Mode::Exclusive`](crate::Mode::Exclusive) as a mutex does,
 //! so it needs no laws of its own.
+//!
+//! [`enforce_findings`] tests the [check](crate::check) of a backend that has one.
 
 mod ballots;
+mod findings;
 mod harness;
 mod laws;
 mod line;
@@ -52,6 +55,7 @@ mod tables;
 mod verdict;
 mod voter;
 
+pub use self::findings::{FindingCase, enforce_findings};
 pub use self::harness::{Harness, Hook};
 pub use self::suite::Suite;
 pub use self::tables::Law;

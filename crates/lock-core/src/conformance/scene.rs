@@ -49,6 +49,26 @@ impl<'h, H: Harness> Scene<'h, H> {
         Ok(clients)
     }
 
+    /// Two clients, of which the first holds a new key for longer than the test takes.
+    pub(super) async fn held(&self) -> Check<Held<H::Client>> {
+        let (holder, other) = self.two_clients().await?;
+        let (key, ttl) = (self.key()?, self.long());
+        let held = self.claim(&key)?;
+        let grant = holder.granted(&held, ttl).await?;
+        Ok(Held { holder, other, key, ttl, held, grant })
+    }
+
+    /// A key whose lease has ended with its time, and which another client holds now.
+    pub(super) async fn succeeded(&self) -> Check<Succeeded<H::Client>> {
+        let (former, holder) = self.two_clients().await?;
+        let key = self.key()?;
+        let (stale, current) = (self.claim(&key)?, self.claim(&key)?);
+        former.granted(&stale, self.ttl()).await?;
+        self.outlast(self.ttl().duration()).await;
+        holder.granted(&current, self.long()).await?;
+        Ok(Succeeded { former, holder, key, stale, current })
+    }
+
     /// A client whose requests are queued only while fewer than `waiters` wait.
     pub(super) async fn limited_client(&self, waiters: NonZeroU32) -> Check<Client<H::Client>> {
         let none = || Failure::NotApplicable("this harness has no client with such a limit".into());
@@ -155,6 +175,25 @@ impl<'h, H: Harness> Scene<'h, H> {
             self.pause(self.ttl().duration() / 20).await;
         }
     }
+}
+
+/// See [`Scene::held`].
+pub(super) struct Held<B> {
+    pub(super) holder: Client<B>,
+    pub(super) other: Client<B>,
+    pub(super) key: Key,
+    pub(super) ttl: Ttl,
+    pub(super) held: Claim,
+    pub(super) grant: Grant,
+}
+
+/// See [`Scene::succeeded`].
+pub(super) struct Succeeded<B> {
+    pub(super) former: Client<B>,
+    pub(super) holder: Client<B>,
+    pub(super) key: Key,
+    pub(super) stale: Claim,
+    pub(super) current: Claim,
 }
 
 /// A backend under test. The patience of the harness bounds each request.

@@ -9,7 +9,7 @@ use super::{Harness, Hook};
 use crate::{
     Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Key,
 };
-use crate::{QuorumNode, Released, Renew, Renewal, Result, Ttl, Vote, Watch};
+use crate::{Limits, QuorumNode, Released, Renew, Renewal, Result, Ttl, Vote, Watch};
 
 /// A harness whose clients ask for votes instead of leases, so that the laws of leases test votes.
 pub(super) struct Voters<'h, H>(pub(super) &'h H);
@@ -46,6 +46,10 @@ impl<B: QuorumNode> Backend for Voter<B> {
 
     fn clock(&self) -> Clock {
         self.0.clock()
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.limits()
     }
 }
 

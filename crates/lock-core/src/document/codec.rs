@@ -14,7 +14,7 @@ use crate::{
     Error, ErrorKind, FencingToken, Instant, Mode, OwnerToken, Permits, Result, TokenRange, Ttl,
 };
 
-/// The first byte of a document. A later version that others cannot read gets another one.
+/// The first byte of a document. A format that this version cannot read gets another first byte.
 const VERSION: u8 = 1;
 
 /// A party that can be written beside its leases and places.
@@ -29,7 +29,7 @@ pub trait StoredParty: Party {
 }
 
 impl<P: StoredParty> Document<P> {
-    /// The document as bytes. They do not say when a lease or a place ends: the store knows which of them live.
+    /// The document as bytes. The bytes do not say when leases and places end. The store knows which of them live.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
         put_u64(&mut bytes, self.fence.last());
@@ -63,12 +63,13 @@ impl<P: StoredParty> Document<P> {
         bytes
     }
 
-    /// The document that these bytes are, with the leases and the places that live. `left` says how long each of them may
-    /// still live, and `None` if it is over.
+    /// Reads a document from these bytes, with the leases and the places that live. For each of them, `left` returns
+    /// how long it may still live, or `None` if it is over.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] if the bytes are no document, or a document of a later version.
+    /// [`ErrorKind::Protocol`] if the bytes are not a document, or are a document of a later
+    /// version.
     pub fn decode(
         bytes: &[u8],
         now: Instant,
@@ -174,7 +175,7 @@ fn put_u64(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend(number.to_be_bytes());
 }
 
-/// Values and queues are bounded far below this.
+/// Values and queues are bounded far below `u32::MAX`.
 fn put_len(bytes: &mut Vec<u8>, len: usize) {
     put_u32(bytes, u32::try_from(len).unwrap_or(u32::MAX));
 }
@@ -268,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Every party lives, and no hint is kept.
+    /// An audience in which every party lives. It keeps no hint.
     struct All;
 
     impl Audience<Name> for All {
@@ -320,7 +321,7 @@ mod tests {
             // Every lease and every place is over.
             let dead = Document::<Name>::decode(&bytes, now, |_, _| None).unwrap();
             prop_assert!(dead.leases.is_empty() && dead.queue.is_empty());
-            // A part of it is no document, nor is more than it.
+            // Neither a part of a document nor a longer text is a document.
             let part = &bytes[..cut.index(bytes.len())];
             prop_assert!(Document::<Name>::decode(part, now, |_, _| None).is_err());
             let more = [&bytes[..], &[0]].concat();

@@ -28,15 +28,16 @@ impl<P: Party> Document<P> {
         }
     }
 
-    /// Converts a lease to a weaker mode. Then lets in the claims in the queue for which that makes room, and no
-    /// claim earlier.
+    /// Converts a lease to a weaker mode. Then grants the key to the claims at the head of the queue for which
+    /// there is room now.
     fn weaken(&mut self, request: &Convert, visit: &mut Visit<'_, P>) -> Result<AcquireOutcome> {
         let grant = self.turn(request, visit)?.grant(visit);
         self.serve(None, visit);
         Ok(AcquireOutcome::Granted(grant.with_contention(self.contention(visit))))
     }
 
-    /// Makes an upgradable lease exclusive once it is the only one on the key, before every claim in the queue.
+    /// Makes an upgradable lease exclusive once it is the only lease on the key. The upgrade comes before every claim
+    /// in the queue.
     fn upgrade(&mut self, convert: &Convert, visit: &mut Visit<'_, P>) -> Result<AcquireOutcome> {
         let Convert { request, from } = convert;
         let owner = request.claim.owner;
@@ -56,7 +57,7 @@ impl<P: Party> Document<P> {
         Ok(AcquireOutcome::Granted(grant.with_contention(self.contention(visit))))
     }
 
-    /// Turns the lease in the former mode into the requested lease, which lives no shorter.
+    /// Turns the lease in the former mode into the requested lease, which ends no earlier.
     fn turn(&mut self, convert: &Convert, visit: &mut Visit<'_, P>) -> Result<&mut Lease<P>> {
         let Convert { request, from } = convert;
         let lease = self.leases.find(request.claim.owner, *from).ok_or_else(not_held)?;

@@ -1,4 +1,4 @@
-//! Permits: how many there are, and how many are left.
+//! Permits: how many there are, and how many are free.
 
 use super::entry::Document;
 use super::room;
@@ -16,8 +16,8 @@ impl<P: Party> Document<P> {
         Ok(self.count(visit.now))
     }
 
-    /// Adds permits, or removes permits that are free, or makes `of` the limit. Serves the waiters, and tells every
-    /// watcher of further permits.
+    /// Adds permits, removes free permits, or makes `of` the limit. Serves the waiters, and tells every watcher if
+    /// there are further permits.
     ///
     /// The errors are those of [`PermitBackend::resize`](crate::PermitBackend::resize). The [example](Document#examples) of a document shows a verb.
     pub fn resize(&mut self, of: u32, change: Resize, visit: &mut Visit<'_, P>) -> Result<Resized> {
@@ -83,7 +83,7 @@ impl<P: Party> Document<P> {
         holds
     }
 
-    /// Notes the limit that a request for permits declares.
+    /// Notes the limit that a request for permits declares, and that the semaphore is in use.
     pub(crate) fn declare_for(&mut self, request: &Acquire, now: Instant) -> Result<()> {
         let Mode::Permits { of, .. } = request.claim.mode else { return Ok(()) };
         let semaphore = self.declare(of, now)?;
@@ -127,7 +127,7 @@ impl<P: Party> Document<P> {
         Ok(semaphore)
     }
 
-    /// The semaphore as it is known, or with this limit if none is known.
+    /// The known semaphore, or a new one with this limit.
     fn known(&mut self, of: u32, now: Instant) -> &mut Semaphore {
         if self.semaphore.as_ref().is_some_and(|semaphore| semaphore.is_spent(now)) {
             self.semaphore = None;

@@ -1,4 +1,4 @@
-//! The data of the store about one key, and what the verbs do to them.
+//! The data of the store about one key, and how each verb changes them.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crate::{OwnerToken, Released, Renew, Renewal, TokenRange, Ttl};
 
 /// The state of one key: its leases, its queue, the counter of its tokens, its permits, and the value beside it.
 ///
-/// Each verb is a method that changes the document, returns the answer, and tells its [`Audience`](super::Audience) what others have to
-/// hear. It does no I/O. [`MemoryBackend`](crate::memory::MemoryBackend) decides by these methods. So can every store that
-/// keeps a document per key and changes it by compare-and-swap: read, [decode](Self::decode) with the leases that live, ask,
-/// [encode](Self::encode), and write if nothing has changed; else repeat. The answers, errors and obligations are those of
+/// Each verb is a method. It changes the document, returns the answer, and tells the [`Audience`](super::Audience) the
+/// hints for other parties. It does no I/O. [`MemoryBackend`](crate::memory::MemoryBackend) decides by these methods. A
+/// store that keeps one document for each key and changes it by compare-and-swap can decide by them, too. It reads the
+/// bytes, [decodes](Self::decode) them with the leases that live, calls the verb, [encodes](Self::encode) the document,
+/// and writes it if nothing has changed; else it repeats all that. The answers, errors and obligations are those of
 /// [`Backend`](crate::Backend) and of the capability traits.
 ///
 /// # Examples
@@ -49,7 +50,7 @@ use crate::{OwnerToken, Released, Renew, Renewal, TokenRange, Ttl};
 ///     }
 /// }
 ///
-/// /// Every client lives. What they are told is kept.
+/// /// Every client lives. The audience keeps the hints.
 /// #[derive(Default)]
 /// struct Letters(Vec<(u8, Hint)>);
 ///
@@ -106,7 +107,7 @@ pub struct Document<P> {
 }
 
 impl<P> Default for Document<P> {
-    /// The document of a key of which nothing is known.
+    /// The document of an unknown key.
     fn default() -> Self {
         let (leases, queue) = (Leases::default(), Queue::default());
         Self { leases, queue, fence: Fence::default(), semaphore: None, kept: None }
@@ -114,7 +115,7 @@ impl<P> Default for Document<P> {
 }
 
 impl<P: Party> Document<P> {
-    /// The document of an unknown key, whose counter may have been thrown away.
+    /// The document of an unknown key, whose counter the store may have dropped.
     pub(crate) fn counting_above(swept: Fence) -> Self {
         Self { fence: swept, ..Self::default() }
     }
@@ -134,7 +135,7 @@ impl<P: Party> Document<P> {
         Ok(self.with_value(request, attempt, visit.now))
     }
 
-    /// Extends a lease, if it is held.
+    /// Extends the lease of this claim, if the claim holds the key.
     ///
     /// The errors are those of [`Backend::renew`](crate::Backend::renew). The [example](Document#examples) of a document shows a verb.
     pub fn renew(&mut self, request: &Renew, visit: &mut Visit<'_, P>) -> Renewal {
@@ -144,10 +145,11 @@ impl<P: Party> Document<P> {
         lease.ttl = *ttl;
         lease.ends = visit.now + ttl.duration();
         lease.belongs_to(visit.client);
+        self.queue.follow(claim.owner, claim.mode, visit.client);
         if let (true, Some(semaphore)) = (lease.mode.counts(), &mut self.semaphore) {
             semaphore.used_until(lease.ends);
         }
-        // Further tokens of one member could not be told from tokens of the next group.
+        // A further token of one member would look like a token of the next group.
         let is_joint = claim.mode.is_joint();
         let wanted = NonZeroU32::new(request.tokens).filter(|_| !is_joint);
         Renewal::Renewed {
@@ -164,8 +166,8 @@ impl<P: Party> Document<P> {
         self.let_go(claim, held, visit)
     }
 
-    /// Ends a lease for which other claims wait, and puts the request behind them. `None` if that cannot be
-    /// done; then nothing was done.
+    /// Ends a lease for which other claims wait, and puts the request behind these claims. Returns `None`,
+    /// and keeps the lease, if that is not possible.
     ///
     /// The errors are those of [`Backend::release_and_requeue`](crate::Backend::release_and_requeue). The [example](Document#examples) of a document shows a verb.
     pub fn release_and_requeue(
@@ -202,7 +204,7 @@ impl<P: Party> Document<P> {
         self.leases.live(now)
     }
 
-    /// Whether this entry can be dropped without a loss.
+    /// Whether the store can drop this entry without a loss.
     pub(crate) fn is_idle(&mut self, now: Instant, ticks: Ticks) -> bool {
         self.leases.drop_expired(now);
         self.queue.drop_lapsed(now);
@@ -213,9 +215,9 @@ impl<P: Party> Document<P> {
             && self.kept.is_none()
     }
 
-    /// Whether nothing but the counter of its tokens is lost if the store drops the document. No claim holds the key or
-    /// waits, there is no value, and the permits are as they were declared. The next token is above the clock's, so
-    /// drop it only when a few seconds have passed.
+    /// Whether a store that drops this document loses only the counter of tokens. That is so if no claim holds the key
+    /// or waits, there is no value, and the permits are as declared. The counter may be ahead of the clock, so drop the
+    /// document only after a few seconds.
     pub fn is_at_rest(&self) -> bool {
         self.leases.is_empty()
             && self.queue.is_empty()
@@ -254,7 +256,7 @@ impl<P: Party> Document<P> {
         self.queue.drop_dead_heads(&self.leases, now);
     }
 
-    /// The grant of a request whose claim holds the key already: the former grant, for no less time.
+    /// The grant of a request whose claim holds the key already: the former grant, whose lease ends no earlier.
     pub(crate) fn repeat(&mut self, request: &Acquire, visit: &mut Visit<'_, P>) -> Option<Grant> {
         let lease = self.leases.find(request.claim.owner, request.claim.mode)?;
         lease.extend(request.ttl, visit.now);
@@ -263,9 +265,9 @@ impl<P: Party> Document<P> {
         Some(grant.with_contention(self.contention(visit)))
     }
 
-    /// A request for a lease beside the existing ones. It never overtakes a waiter, not even in a mode for which
-    /// there is room. Only a member of the group that holds the key enters at once, because the group
-    /// is one holder.
+    /// Answers a request for a lease beside the existing leases. The request overtakes no waiter, not even in a
+    /// mode for which there is room. Only a member of the group that holds the key enters at once, because the
+    /// group is one holder.
     fn ask(
         &mut self,
         request: &Acquire,
@@ -273,7 +275,8 @@ impl<P: Party> Document<P> {
     ) -> Result<AcquireOutcome, Error> {
         let mode = request.claim.mode;
         if let Err(error) = self.admit(mode) {
-            // A closed semaphore grants nothing, so this request must not hold up the others.
+            // A closed semaphore refuses this request, so the request must not stay in the way of
+            // the others.
             self.queue.leave(&request.claim);
             self.serve(None, visit);
             return Err(error);
@@ -297,8 +300,9 @@ impl<P: Party> Document<P> {
         self.refuse(free, (request, None), visit)
     }
 
-    /// Refuses a request for which there may be room at `free`. Gives it a place in the queue if
-    /// it asks for one and its client can be told of the grant. A conversion names its present mode.
+    /// Refuses a request for which there may be room at `free`. Gives the request a place in the
+    /// queue if it asks for a place and its client can hear of the grant. A conversion names its
+    /// present mode.
     pub(crate) fn refuse(
         &mut self,
         free: Option<Instant>,
@@ -317,8 +321,8 @@ impl<P: Party> Document<P> {
         Ok(self.queued(request, retry_after, visit.now))
     }
 
-    /// The answer to a request that has a place in the queue: ask again in time to keep the place, or
-    /// earlier if there may be room by then.
+    /// The answer to a request that has a place in the queue. The client asks again in time to keep
+    /// the place, or earlier if there may be room earlier.
     pub(crate) fn queued(
         &self,
         request: &Acquire,
@@ -359,7 +363,8 @@ impl<P: Party> Document<P> {
         }
     }
 
-    /// Tokens that were never given out: those that a quorum wants, if it asks, or the store's own.
+    /// Tokens that were never given out: those that a quorum wants for its vote, or else the next
+    /// tokens of the store.
     pub(crate) fn new_tokens(
         &mut self,
         wanted: NonZeroU32,
@@ -393,10 +398,11 @@ impl<P: Party> Document<P> {
         if !held {
             return Released::NotHeld;
         }
-        // A claim that was served holds the key and has been told. The others need not know.
+        // A claim that was served holds the key and has its hint. The others need no hint.
         let is_free = self.leases.is_empty();
         let told = if is_free { visit.audience.tell_all(visit.client, Hint::Released) } else { 0 };
-        // An upgrade in the queue was served. An upgrade without a place can only ask again.
+        // An upgrade with a place in the queue was served. An upgrade without a place needs a hint
+        // to ask again.
         let is_reader = claim.mode == Mode::Shared;
         if is_reader && self.queue.is_empty() && self.leases.can_be_upgraded() {
             visit.audience.tell_all(visit.client, Hint::Released);

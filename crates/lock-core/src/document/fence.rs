@@ -1,8 +1,8 @@
 //! The counter of fencing tokens of one key.
 
 use std::num::NonZeroU32;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use crate::{FencingToken, TokenRange};
 
@@ -14,18 +14,19 @@ const MAX_FLOOR_LEAD: u64 = 4_000_000 * 60 * 60;
 
 /// A counter with the time as its floor: the next token is `max(last + 1, now)`.
 ///
-/// A counter that was thrown away starts again above its last token, because the time has moved on. That
-/// holds only if the counter was not ahead of the clock, hence [`MAX_LEAD`] and [`Fence::is_at_rest`].
+/// If the store drops a counter, the next counter starts above the last token, because the time has
+/// moved on. That holds only if the dropped counter was not ahead of the clock, hence [`MAX_LEAD`] and
+/// [`Fence::is_at_rest`].
 ///
 /// A quorum numbers its tokens by the clocks of its clients, which may be behind. So a counter that replaces
-/// a thrown-away counter begins where that one ended.
+/// a dropped counter begins where the dropped one ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fence {
     last: u64,
 }
 
 impl Fence {
-    /// A counter that has given out this token last.
+    /// A counter whose last token is `last`.
     pub(crate) fn at(last: u64) -> Self {
         Self { last }
     }
@@ -34,12 +35,13 @@ impl Fence {
         self.last
     }
 
-    /// A counter whose next token is above all tokens of `other` and all of its own.
+    /// A counter whose next token is above all tokens of both counters.
     pub(crate) fn raised_above(self, other: Self) -> Self {
         Self { last: self.last.max(other.last) }
     }
 
-    /// Reserves `wanted` tokens, or one token if so many would run ahead of the clock.
+    /// Reserves `wanted` tokens, or one token if `wanted` tokens would run too far ahead of the
+    /// clock.
     pub(crate) fn reserve(&mut self, wanted: NonZeroU32, now: Ticks) -> TokenRange {
         let first = now.0.max(self.last.saturating_add(1));
         let reach = first.saturating_add(u64::from(wanted.get()) - 1);
@@ -60,7 +62,7 @@ impl Fence {
         let floor = floor.get().min(now.0.saturating_add(MAX_FLOOR_LEAD));
         let next = self.last.saturating_add(1);
         let last = floor.max(next);
-        // Above `next` by less than `wanted`, so the conversion cannot fail.
+        // `last` is above `next` by less than `wanted`, so the conversion cannot fail.
         let first = next.max(last.saturating_sub(u64::from(wanted.get()) - 1));
         let more = u32::try_from(last - first).unwrap_or(0);
         self.last = last;
@@ -74,7 +76,7 @@ impl Fence {
         is_latest
     }
 
-    /// Whether the first token of a new counter would be above this one.
+    /// Whether the first token of a new counter would be above all tokens of this counter.
     pub(crate) fn is_at_rest(&self, now: Ticks) -> bool {
         self.last < now.0
     }
@@ -92,14 +94,13 @@ impl Fence {
 pub(crate) struct Ticks(u64);
 
 impl Ticks {
-    /// The wall clock is read once and then counted on, so that setting it cannot turn tokens back.
+    /// The latest time that the wall clock has shown to this process, so that no change of the wall clock turns tokens back. A
+    /// monotonic clock would not count the time that the machine sleeps.
     pub(crate) fn now() -> Self {
-        static START: OnceLock<(Duration, Instant)> = OnceLock::new();
-        let (epoch, start) = START.get_or_init(|| {
-            let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            (epoch.unwrap_or_default(), Instant::now())
-        });
-        Self(FencingToken::floor(*epoch + start.elapsed()).get())
+        static LATEST: AtomicU64 = AtomicU64::new(0);
+        let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let shown = FencingToken::floor(epoch.unwrap_or_default()).get();
+        Self(LATEST.fetch_max(shown, Ordering::Relaxed).max(shown))
     }
 }
 
@@ -145,7 +146,7 @@ mod tests {
         let mut fence = Fence::default();
         assert_eq!(vote(&mut fence, 1000, 1, 0), (1000, 1000));
         assert_eq!(vote(&mut fence, 1100, 10, 0), (1091, 1100));
-        // There are fewer tokens between the last one and the floor.
+        // There are fewer than `wanted` tokens between the last one and the floor.
         assert_eq!(vote(&mut fence, 1104, 10, 0), (1101, 1104));
         assert_eq!(vote(&mut fence, 1104, 10, 0), (1105, 1105));
         assert_eq!(vote(&mut fence, 0, u32::MAX, 0), (1106, 1106));
@@ -222,8 +223,8 @@ mod tests {
             }
         }
 
-        /// The steady state: nodes agree on the last token, even if earlier ballots asked them for different
-        /// numbers of tokens and they gave out different ones.
+        /// The steady state: the nodes agree on the last token. That is so even if earlier ballots asked the
+        /// nodes for different numbers of tokens, and the nodes gave out different tokens.
         #[test]
         fn nodes_that_are_behind_the_floor_agree(
             behind in prop::collection::vec(0..1000u64, 2..7),
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn the_clock_moves_forward() {
         let before = Ticks::now();
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(std::time::Duration::from_millis(1));
         assert!(Ticks::now().0 > before.0);
     }
 }

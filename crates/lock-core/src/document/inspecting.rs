@@ -39,7 +39,8 @@ impl<P: Party> Document<P> {
     pub fn force_release(&mut self, visit: &mut Visit<'_, P>) -> u64 {
         let ended = self.leases.live(visit.now) as u64;
         self.leases.clear();
-        // Told even if a waiter is served, because the former holders have to check their leases.
+        // Sends the hint even if a waiter was served, because the former holders have to check
+        // their leases.
         visit.audience.tell_all(visit.client, Hint::Released);
         self.serve(None, visit);
         ended

@@ -13,7 +13,7 @@ impl<P> Default for Leases<P> {
     }
 }
 
-/// One lease. Owner and mode together name it, as in a [`Claim`](crate::Claim).
+/// One lease. Its name is the owner and the mode, as in a [`Claim`](crate::Claim).
 #[derive(Debug)]
 pub(crate) struct Lease<P> {
     pub(crate) owner: OwnerToken,
@@ -34,7 +34,7 @@ impl<P: Party> Leases<P> {
         self.0.is_empty()
     }
 
-    /// Whether the only lease is one that could be upgraded now.
+    /// Whether there is only one lease, and an upgrade of this lease would succeed now.
     pub(crate) fn can_be_upgraded(&self) -> bool {
         matches!(&self.0[..], [lease] if lease.mode == Mode::Upgradable)
     }
@@ -79,7 +79,7 @@ impl<P: Party> Leases<P> {
 }
 
 impl<P: Party> Lease<P> {
-    /// Extends the lease to `ttl` from now on, if it would end earlier.
+    /// Extends the lease to `ttl` from now on, unless it ends later than that.
     pub(crate) fn extend(&mut self, ttl: Ttl, now: Instant) {
         let ends = now + ttl.duration();
         if ends > self.ends {
@@ -93,9 +93,8 @@ impl<P: Party> Lease<P> {
         self.client.clone_from(client);
     }
 
-    /// The grant as its owner may rely on it. The time that is left of the lease counts from the sending of the
-    /// request, which is not later than now. So the owner's deadline comes before the
-    /// store's.
+    /// The grant for the owner of the lease. It counts the rest of the lease from the sending of the request,
+    /// which is not later than now. So the deadline of the owner comes before the deadline of the store.
     pub(crate) fn grant(&self, visit: &Visit<'_, P>) -> Grant {
         let left = self.ends.saturating_duration_since(visit.now);
         Grant::new(self.tokens, visit.sent + left.saturating_sub(self.ttl.drift()))

@@ -1,5 +1,10 @@
-//! The state of one key, and what each request makes of it: pure decisions, for a store that keeps a document per
-//! key. [`Document`] has an [example](Document#examples).
+//! The state of one key, and how each request changes it: pure decisions, for a store that keeps one document for
+//! each key. [`Document`] has an [example](Document#examples).
+
+#![cfg_attr(
+    not(feature = "memory"),
+    allow(dead_code, unused_imports, reason = "the memory backend alone forgets")
+)]
 
 mod codec;
 mod converting;

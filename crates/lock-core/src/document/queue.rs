@@ -18,7 +18,7 @@ impl<P> Default for Queue<P> {
     }
 }
 
-/// One place in the queue: a request that is kept as long as its owner repeats it.
+/// One place in the queue: a request, kept as long as its owner repeats it.
 #[derive(Debug)]
 pub(crate) struct Slot<P> {
     pub(crate) owner: OwnerToken,
@@ -26,7 +26,7 @@ pub(crate) struct Slot<P> {
     pub(crate) from: Option<Mode>,
     pub(crate) ttl: Ttl,
     pub(crate) tokens: NonZeroU32,
-    /// Whether the grant is to bring the value beside the lock.
+    /// Whether the grant carries the value beside the lock.
     pub(crate) value: bool,
     pub(crate) ends: Instant,
     /// When the request joined the queue, if that is known.
@@ -63,8 +63,8 @@ impl<P: Party> Queue<P> {
 
     /// Keeps or makes a place for a refused request. Returns whether the place is new.
     ///
-    /// A new place is at the end of the queue. The place of a conversion is at the head, because the others wait
-    /// for the lease that it converts. A conversion names its present mode in `from`.
+    /// A new place is at the end of the queue. The place of a conversion is at the head, because the other
+    /// claims wait for the lease that the conversion changes. A conversion names its present mode in `from`.
     pub(crate) fn join(
         &mut self,
         request: &Acquire,
@@ -115,10 +115,19 @@ impl<P: Party> Queue<P> {
         place.and_then(|index| self.0.remove(index)).is_some()
     }
 
+    /// The lease of a holder belongs to this client now, and so does the place of its conversion.
+    pub(crate) fn follow(&mut self, owner: OwnerToken, from: Mode, client: &P) {
+        let is_it = |slot: &&mut Slot<P>| slot.owner == owner && slot.from == Some(from);
+        for slot in self.0.iter_mut().filter(is_it) {
+            slot.client.clone_from(client);
+        }
+    }
+
     /// Drops dead places from the head of the queue: places that were not kept, and conversions of leases
     /// that are over.
     ///
-    /// Each place is dropped once, so the request that made it has paid for this.
+    /// Each place is dropped once, so the work for one place is bounded by the request that made
+    /// the place.
     pub(crate) fn drop_dead_heads(&mut self, leases: &Leases<P>, now: Instant) {
         while self.0.front().is_some_and(|slot| slot.is_dead(leases, now)) {
             self.0.pop_front();
@@ -164,7 +173,7 @@ impl<P: Party> Slot<P> {
         self.ends.saturating_duration_since(now)
     }
 
-    /// For how long the request has been in the queue, if that is known.
+    /// How long the request has been in the queue, if that is known.
     pub(crate) fn waited(&self, now: Instant) -> Option<Duration> {
         self.joined.map(|joined| now.saturating_duration_since(joined))
     }

@@ -7,7 +7,8 @@ use crate::{Instant, Mode, OwnerToken};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Now,
-    /// At this instant, if no holder renews or releases. `None` if time alone does not make room.
+    /// There is room at this instant, if no holder renews or releases. `None` if time alone makes
+    /// no room.
     Later(Option<Instant>),
 }
 
@@ -19,7 +20,7 @@ impl Room {
         } else if mode.counts() && leases.iter().all(|lease| lease.mode.counts()) {
             Self::Later(when_enough(leases, mode, limit))
         } else {
-            // Another kind of lock has to wait until the last lease ends.
+            // The key is another kind of lock, so the claim has to wait until the last lease ends.
             Self::Later(last_end(leases))
         }
     }
@@ -42,7 +43,7 @@ pub(crate) fn permits<P>(leases: &[Lease<P>]) -> u64 {
     leases.iter().map(|lease| u64::from(lease.mode.permits())).sum()
 }
 
-/// `None` if this lease is the only one; else the instant at which it will be, if no holder renews or releases.
+/// The instant at which this lease is the only one, if no holder renews or releases. `None` if it is the only one now.
 pub(crate) fn when_alone<P>(leases: &[Lease<P>], owner: OwnerToken, mode: Mode) -> Option<Instant> {
     let others = leases.iter().filter(|lease| lease.owner != owner || lease.mode != mode);
     others.map(|lease| lease.ends).max()

@@ -23,7 +23,7 @@ impl Semaphore {
         Self { declared: vec![declared], limit: declared, closed: false, last_used: now }
     }
 
-    /// A semaphore as it was written, which is in use now.
+    /// A semaphore that was read from a document, and is in use now.
     pub(crate) fn of(declared: Vec<u32>, limit: u32, closed: bool, now: Instant) -> Self {
         Self { declared, limit, closed, last_used: now }
     }
@@ -32,7 +32,7 @@ impl Semaphore {
         &self.declared
     }
 
-    /// Whether nothing is lost if it is forgotten, apart from the number that was declared.
+    /// Whether a store that forgets the semaphore loses nothing but the declared number.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.limit == self.declared[0] && !self.closed
     }
@@ -50,7 +50,7 @@ impl Semaphore {
         self.last_used = self.last_used.max(until);
     }
 
-    /// Whether the semaphore can be forgotten without a loss.
+    /// Whether the store can forget the semaphore without a loss.
     pub(crate) fn is_spent(&self, now: Instant) -> bool {
         self.is_unchanged() && self.last_used + MEMORY <= now
     }
@@ -65,7 +65,7 @@ impl Semaphore {
         }
     }
 
-    /// Refuses a user that declares a number that was not declared before.
+    /// Refuses a client whose number of permits no client has declared before.
     pub(crate) fn check(&self, declared: u32) -> Result<(), Error> {
         if self.declared.contains(&declared) {
             return Ok(());
@@ -87,7 +87,7 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Takes away permits that are free, or that are released in the same step.
+    /// Removes permits that are free, or that are released in this step.
     pub(crate) fn remove(&mut self, count: u32) {
         self.limit = self.limit.saturating_sub(count);
     }

@@ -23,7 +23,7 @@ impl<P: Party> Document<P> {
         let mode = request.claim.mode;
         self.drop_ended(visit.now);
         self.declare_for(request, visit.now)?;
-        // `None`, because even if the claim itself waits here, this request grants it only with the others.
+        // `None`: the claim itself may wait here, but this request grants it only together with the other claims.
         self.serve(None, visit);
         if self.leases.has(request.claim.owner, mode) {
             return Ok(Prospect::Granted);

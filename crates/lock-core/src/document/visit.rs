@@ -6,16 +6,17 @@ use std::num::NonZeroU32;
 use super::fence::Ticks;
 use crate::{FencingToken, Hint, Instant};
 
-/// A party that speaks for leases and places, as the store knows it: a connection, or the names of a client and of the
-/// liveness of its lease.
+/// A party that speaks for leases and places, as the store knows the party: a connection, or the name of a client with
+/// the name of its proof of life.
 ///
 /// See [`Document`](super::Document#examples) for an example.
 pub trait Party: Clone + fmt::Debug {
-    /// Whether both are one client.
+    /// Whether both parties are one client.
     fn is(&self, other: &Self) -> bool;
 }
 
-/// The parties that a store can tell of something. This is how a decision learns who lives, and what it has told.
+/// The parties to which a store can send hints. A decision asks the audience which parties live, and gives it the
+/// hints.
 ///
 /// See [`Document`](super::Document#examples) for an example.
 pub trait Audience<P> {
@@ -25,11 +26,12 @@ pub trait Audience<P> {
     /// Notes a hint for one party.
     fn tell(&mut self, party: &P, hint: Hint);
 
-    /// Notes a hint for every watcher of the key. Returns how many other clients than `sender` there are.
+    /// Notes a hint for every watcher of the key. Returns the number of watching clients without `sender`.
     fn tell_all(&mut self, sender: &P, hint: Hint) -> u32;
 }
 
-/// One request: its party, when it was sent and arrived, how to number its tokens, and to whom the decision may speak.
+/// One request: its party, when it was sent and when it arrived, how to number its tokens, and the audience of the
+/// decision.
 ///
 /// See [`Document`](super::Document#examples) for an example.
 pub struct Visit<'a, P> {
@@ -47,8 +49,8 @@ pub struct Visit<'a, P> {
 }
 
 impl<'a, P> Visit<'a, P> {
-    /// A request that this party sent at `sent`, and that arrived at `now`. The document numbers its tokens by the wall
-    /// clock. At most 10 000 requests may wait.
+    /// A request that this party sent at `sent` and that arrived at `now`. The document numbers its tokens by the wall
+    /// clock, and lets at most 10 000 requests wait.
     pub fn new(
         client: &'a P,
         sent: Instant,
@@ -60,7 +62,7 @@ impl<'a, P> Visit<'a, P> {
         Self { client, waiter: client, sent, now, ticks, floor: None, limit, audience }
     }
 
-    /// The same request, for whose place another party speaks.
+    /// This request, with another party that speaks for its place.
     ///
     /// The [example](super::Document#examples) of a document makes a visit.
     #[must_use]
@@ -68,16 +70,12 @@ impl<'a, P> Visit<'a, P> {
         Self { waiter, ..self }
     }
 
-    /// The same request, which gets a place only while fewer requests than this wait.
+    /// This request, which gets a place only while fewer than `limit` requests wait.
     ///
     /// The [example](super::Document#examples) of a document makes a visit.
     #[must_use]
     pub fn queueing_at_most(self, limit: NonZeroU32) -> Self {
         Self { limit, ..self }
-    }
-
-    pub(crate) fn numbered(self, floor: FencingToken) -> Self {
-        Self { floor: Some(floor), ..self }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{ErrorKind, Hint, Key};
 /// cut, which also strikes requests that are under way. A switch concerns every verb, or only one:
 /// see [`on`](Self::on).
 ///
-/// Cloning gives another handle of the same switches.
+/// Cloning gives another handle of these switches.
 ///
 /// # Examples
 ///
@@ -101,7 +101,7 @@ impl Faults {
 
     /// Holds every request before it is applied. A request whose future is dropped meanwhile has no effect.
     ///
-    /// Replaces an earlier gate for the same verb. That gate keeps only the messages that it already holds.
+    /// Replaces an earlier gate for this verb. That gate keeps only the messages that it already holds.
     pub fn hold_requests(&self) -> Gate {
         let (gate, barrier) = Barrier::new();
         self.connection.switchboard().switches(self.verb).there.gate = Some(barrier);
@@ -111,7 +111,7 @@ impl Faults {
     /// Holds every reply after its request was applied. A request whose future is dropped meanwhile has taken
     /// effect.
     ///
-    /// Replaces an earlier gate for the same verb. That gate keeps only the messages that it already holds.
+    /// Replaces an earlier gate for this verb. That gate keeps only the messages that it already holds.
     pub fn hold_replies(&self) -> Gate {
         let (gate, barrier) = Barrier::new();
         self.connection.switchboard().switches(self.verb).back.gate = Some(barrier);

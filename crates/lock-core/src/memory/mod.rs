@@ -68,12 +68,12 @@ use crate::{
 
 /// A store inside this process, and one client's connection to it.
 ///
-/// `Clone` gives another handle of the same client: both share the connection, its
+/// `Clone` gives another handle of this client: both handles share the connection, its
 /// [faults](Self::faults) and its [statistics](Self::stats). [`client`](Self::client) gives another
-/// client of the same store, as another process would be. The store lives as long as any of its clients.
+/// client of this store, as another process would be. The store lives as long as any of its clients.
 ///
 /// The backend serves all modes and conversions, and has every capability for which there is a trait. A lease
-/// lives until its owner releases it or it expires. It does not end with its client.
+/// lives until its owner releases it or it expires. The lease does not end with its client.
 ///
 /// # Queue
 ///
@@ -151,7 +151,7 @@ impl MemoryBackend {
         Self { store: Arc::new(Store::new(limit)), connection: Arc::default() }
     }
 
-    /// Another client of the same store, with a connection, faults and statistics of its own.
+    /// Another client of this store, with a connection, faults and statistics of its own.
     ///
     /// # Examples
     ///
@@ -200,7 +200,7 @@ impl MemoryBackend {
     /// telling any client, as a Redis server does on FLUSHALL.
     ///
     /// Watches stay. Fencing tokens go on increasing, except those that a quorum numbers. As a node of a
-    /// quorum, the store is now in [quarantine](crate::QuorumNode). The method of the same name that takes permits
+    /// quorum, the store is now in [quarantine](crate::QuorumNode). The method of this name that takes permits
     /// away is [`PermitBackend::forget`](crate::PermitBackend::forget).
     pub fn forget(&self) {
         self.store.forget();

@@ -8,13 +8,12 @@ use super::connection::Connection;
 use super::post::Post;
 use super::store::Store;
 use super::{MemoryBackend, Verb};
-use crate::{Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken, Instant, Membership};
-use crate::{Quarantine, QuorumNode, Result, Standing, Terms, Ttl, Vote};
+use crate::{Backend, Ballot, Claim, Clock, FencingToken, Instant, Membership, Quarantine};
+use crate::{QuorumNode, Result, Standing, Terms, Ttl, Vote};
 
 #[async_trait]
 impl QuorumNode for MemoryBackend {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote> {
-        check(ballot)?;
         let sent = self.clock().now();
         let Self { store, connection } = self;
         connection.carry(Verb::Vote, || store.vote(ballot, connection, sent)).await?
@@ -49,7 +48,7 @@ impl QuorumNode for MemoryBackend {
 
 impl Store {
     fn vote(&self, ballot: &Ballot, client: &Arc<Connection>, sent: Instant) -> Result<Vote> {
-        let Ballot { request, floor, expects } = ballot;
+        let Ballot { request, expects, .. } = ballot;
         let now = Clock::tokio().now();
         let mut post = Post::default();
         let mut state = self.lock();
@@ -60,20 +59,10 @@ impl Store {
         }
         let entry = state.entry(&request.claim.key, now);
         let vote = entry.visit(client, (sent, now), &mut post, |document, visit| {
-            let visit = visit.numbered(*floor).queueing_at_most(self.queue_limit);
-            document.vote(request, &mut { visit })
+            document.vote(ballot, &mut visit.queueing_at_most(self.queue_limit))
         });
         drop(state);
         post.send();
         vote
     }
-}
-
-/// Refuses a ballot for permits.
-fn check(ballot: &Ballot) -> Result<()> {
-    if ballot.request.claim.mode.counts() {
-        let message = "permits are not voted on: majorities that overlap can give out too many";
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
-    Ok(())
 }

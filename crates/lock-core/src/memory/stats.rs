@@ -90,7 +90,7 @@ impl Stats {
         self.to_array().iter().sum()
     }
 
-    /// The requests since `earlier`, an older reading of the same client.
+    /// The requests since `earlier`, an older reading of this client.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         let (mut counts, earlier) = (self.to_array(), earlier.to_array());

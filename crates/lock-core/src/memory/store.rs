@@ -127,7 +127,7 @@ impl Store {
         answer
     }
 
-    /// Does the same as [`at`](Self::at), unless the store knows nothing of the key.
+    /// Does what [`at`](Self::at) does, unless the store knows nothing of the key.
     pub(super) fn at_known<T>(
         &self,
         key: &Key,

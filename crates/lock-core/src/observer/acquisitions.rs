@@ -22,13 +22,15 @@ use crate::{Error, FencingToken, Key, Mode};
 pub struct AcquisitionId(NonZeroU64);
 
 impl AcquisitionId {
-    /// A name that no acquisition of this process has had. Cheap, on any number of threads.
+    /// A new name, which no acquisition of this process has had. The call is cheap, on any number
+    /// of threads.
     pub fn draw() -> Self {
         /// How many names a thread takes at once.
         const BLOCK: u64 = 1024;
         static NEXT: AtomicU64 = AtomicU64::new(BLOCK);
         thread_local! {
-            /// The next name of this thread. A multiple of the block: the thread has none.
+            /// The next name of this thread. A multiple of the block means that the thread has no
+            /// name left.
             static OWN: Cell<u64> = const { Cell::new(0) };
         }
         let draw = |own: &Cell<u64>| {
@@ -40,7 +42,7 @@ impl AcquisitionId {
             own.set(id + 1);
             id
         };
-        // The thread may be ending, without its variables.
+        // A thread that is ending has no variables any more.
         let id = OWN.try_with(draw);
         let id = id.unwrap_or_else(|_| NEXT.fetch_add(BLOCK, Ordering::Relaxed) + 1);
         Self(NonZeroU64::new(id).unwrap_or(NonZeroU64::MIN))
@@ -93,7 +95,7 @@ pub struct AcquireBegun<'a> {
     pub mode: Mode,
 }
 
-/// A caller has become a waiter. It waits for another holder, or for the store to say more.
+/// A caller has become a waiter. It waits for another holder, or for an answer of the store.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
@@ -117,13 +119,13 @@ pub struct AcquireEnded<'a> {
     pub key: &'a Key,
     /// How the caller wanted to hold the key.
     pub mode: Mode,
-    /// What has become of it.
+    /// The outcome.
     pub outcome: AcquireEnd<'a>,
-    /// How long it took, from the first poll on.
+    /// How long the acquisition took, from the first poll on.
     pub waited: Duration,
 }
 
-/// What has become of an acquisition.
+/// The outcome of an acquisition.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
@@ -131,22 +133,23 @@ pub struct AcquireEnded<'a> {
 pub enum AcquireEnd<'a> {
     /// The caller holds the lock.
     Granted {
-        /// Its hold. After an upgrade it is the hold that the caller had before.
+        /// The hold of the caller. After an upgrade it is the hold that the caller had before.
         hold: HoldId,
         /// The way to the lock.
         entered: Entered,
     },
     /// The caller only tried, and another holder has the lock.
     Busy,
-    /// The limit of the caller was reached, with the last error of the store, if it gave one.
+    /// The caller has waited as long as it wanted to. The field is the last error of the store, if
+    /// there was one.
     Timeout(Option<&'a Error>),
     /// The locks are shutting down.
     Closed,
-    /// The store has failed.
+    /// The store has failed, or has refused the request.
     Failed(&'a Error),
     /// The lease that the caller would have shared or upgraded is lost.
     Lost(LossReason),
-    /// The caller does not wait any longer: the future was dropped, or its poll panicked.
+    /// The caller has given up: it dropped the future, or a poll of the future panicked.
     Abandoned,
 }
 
@@ -173,13 +176,13 @@ impl AcquireEnd<'_> {
 pub enum Entered {
     /// The key was free: the store granted a lease in answer to a request.
     Free,
-    /// The store granted the lease to a claim in its queue, and told this process without being asked.
+    /// The store granted the lease to a place of this process in its queue, and sent the grant unasked.
     Granted,
-    /// Another holder of this process passed the lease on, without the store.
+    /// Another holder of this process handed the lease off, without the store.
     HandOff,
     /// This process still had the lease, and no holder.
     Cached,
-    /// The lease of other holders of this process had room for one more.
+    /// Other holders of this process have a lease with room for one more hold.
     Joined,
     /// The holder already had the lock, in a weaker mode.
     Upgraded,
@@ -229,9 +232,9 @@ pub struct HoldEnded<'a> {
     pub key: &'a Key,
     /// The mode in which the hold began. A later conversion does not change it, so that the two events agree.
     pub mode: Mode,
-    /// How it ended.
+    /// How the hold ended.
     pub how: HoldEnd,
-    /// How long the holder had the guard, also if the lease was lost before.
+    /// How long the guard existed, also if its lease was lost before the end.
     pub held: Duration,
     /// How long a lease of the lock lives unless it is renewed.
     pub ttl: Duration,
@@ -243,15 +246,15 @@ pub struct HoldEnded<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldEnd {
-    /// The holder released the lock, and waits for the store to confirm that.
+    /// The holder called `release`, which waits until the store has confirmed it.
     Released,
     /// The guard was dropped.
     Dropped,
-    /// The lease was lost before the guard had gone.
+    /// The lease was lost while the guard existed.
     Lost(LossReason),
-    /// The permits were taken out of the semaphore for good.
+    /// The holder took the permits out of the semaphore for good.
     Forgotten,
-    /// The holder wrote the value beside the lock and let go, in one step of the store.
+    /// The holder wrote the value beside the lock and released the lock, in one step of the store.
     Committed,
 }
 

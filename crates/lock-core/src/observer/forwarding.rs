@@ -8,7 +8,7 @@ use super::{
 
 macro_rules! forward {
     ($($method:ident: $event:ty,)*) => {
-        /// Tells each of the observers, for an app that gives several observers where one is taken.
+        /// Tells each of the observers, so that an app can pass several observers as one.
         #[deny(clippy::missing_trait_methods)]
         impl Observer for Observers {
             $(fn $method(&self, event: &$event) {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::Key;
 
-/// The driver came to its work later than it wanted to.
+/// The driver came to its work later than planned.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverStalled {
-    /// How late it was.
+    /// How late the driver was.
     pub late: Duration,
 }
 
@@ -22,14 +22,14 @@ pub struct ClockJumped {
     pub by: Duration,
 }
 
-/// A renewal leaves later than it was due, by more than a sixth of the lease.
+/// A renewal leaves late, by more than a sixth of the lease.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct RenewalLate<'a> {
     /// The key.
     pub key: &'a Key,
-    /// How late it is.
+    /// How late the renewal is.
     pub late: Duration,
     /// How long the lease still lasts.
     pub left: Duration,

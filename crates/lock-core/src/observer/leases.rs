@@ -6,22 +6,22 @@ use std::time::Duration;
 use super::HoldId;
 use crate::{Error, Key};
 
-/// The store has answered a renewal, or has not.
+/// A renewal has its outcome: an answer of the store, or a failure.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRenewed<'a> {
     /// The key.
     pub key: &'a Key,
-    /// What the store says.
+    /// The outcome.
     pub outcome: RenewalOutcome<'a>,
     /// How long the answer took.
     pub took: Duration,
-    /// How long the lease was to live from the renewal on. Unless a later renewal succeeds, it is over by then.
+    /// The requested ttl. If no later renewal succeeds, the lease is over so long after this renewal, at the latest.
     pub ttl: Duration,
 }
 
-/// What has become of a renewal.
+/// The outcome of a renewal.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +29,12 @@ pub struct LeaseRenewed<'a> {
 pub enum RenewalOutcome<'a> {
     /// The lease lasts longer now.
     Renewed,
-    /// The store keeps the lease, with its present deadline.
+    /// The store has the lease, and has not moved its deadline.
     Held,
     /// The store does not know the lease any more.
     Lost,
-    /// No answer, or an error. The deadline stays, and the driver asks again while there is time.
+    /// There was no answer, or an error. The deadline stays, and the driver asks again while there
+    /// is time.
     Failed(&'a Error),
 }
 
@@ -56,13 +57,14 @@ impl RenewalOutcome<'_> {
 pub struct Loss<'a> {
     /// The key.
     pub key: &'a Key,
-    /// Why it is lost.
+    /// Why the lease is lost.
     pub reason: LossReason,
     /// The holds that have lost the lease. Their guards live on for now.
     pub holds: &'a [HoldId],
-    /// How long the lease would still have lasted. Zero if it had ended.
+    /// How long the lease would have lasted without the loss. Zero if it had ended.
     pub left: Duration,
-    /// How long ago the lease had ended when this process noticed. Zero if it had not.
+    /// How long after the end of the lease this process noticed the loss. Zero if the lease had not
+    /// ended.
     pub since: Duration,
 }
 
@@ -72,10 +74,10 @@ pub struct Loss<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The deadline passed without a renewal: the store was out of reach, this process was stopped,
-    /// or renewal is switched off.
+    /// The deadline passed without a renewal: the store was out of reach, this process stood still,
+    /// or the policy does not renew.
     Expired,
-    /// The store reported the loss: the key has expired there, was deleted, or has another owner.
+    /// The store reported the loss: the key expired there, was deleted, or has another owner.
     Revoked,
     /// The maximum hold of the lock was reached.
     HeldTooLong,
@@ -110,12 +112,12 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// The lock goes to another process: the store has the lease back, and the last that this process heard is that other claims
-/// wait there.
+/// The lock goes to another process: this process has given the lease back, and knows of other claims that wait in the
+/// store.
 ///
-/// The process that gets the lock, or the waiter of this process that does, says so by [`Entered`](super::Entered). To count
-/// hand-overs between processes, count acquisitions that entered by `Granted`: a process does not hear of every claim that
-/// waits, nor of every one that leaves.
+/// The next holder reports its way to the lock by [`Entered`](super::Entered). To count hand-overs between processes,
+/// count the acquisitions that entered by `Granted`, and not these events: a process does not hear of every claim that
+/// begins or ends its wait.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,14 @@
-//! What the locks tell an app about themselves, as it happens: for metrics, traces and logs.
+//! The events of locks and stores, as they happen: for metrics, traces and logs.
 //!
 //! An app implements [`Observer`], and gives it to the builders of its locks and of their store. The observer hears of
-//! acquisitions, holds, leases, requests, connections, and the health of the driver. Every method has a default that does
-//! nothing, so an observer implements what it is interested in.
+//! acquisitions, holds, leases, requests, connections, and the health of the driver. Every method has a default that
+//! does nothing, so an observer implements only the methods for the events that it needs.
 //!
 //! # Pairs
 //!
 //! - [`acquire_begun`](Observer::acquire_begun) and [`acquire_ended`](Observer::acquire_ended) come in pairs, with one
-//!   [`AcquisitionId`]: also if the wait is dropped, fails or panics. So their difference is the number of callers that wait.
+//!   [`AcquisitionId`], also if the wait is dropped, fails or panics. So their difference is the number of callers that
+//!   have no outcome yet.
 //! - [`hold_begun`](Observer::hold_begun) and [`hold_ended`](Observer::hold_ended) come in pairs, with one [`HoldId`]. So
 //!   their difference is the number of guards that exist. [`HoldBegun::acquisition`] says which acquisition led to the hold.
 //! - [`lease_lost`](Observer::lease_lost) names the holds that lost the lease. Their guards live on, so each hold ends later.
@@ -15,20 +16,21 @@
 //!
 //! # Events
 //!
-//! An event is a plain struct: code that tells of it names each field. A later version may add fields. So an observer reads
-//! the fields that it needs, and a pattern for an event ends in `..`.
+//! An event is a plain struct. A later version may add fields. So an observer reads the fields that it needs, and a
+//! pattern for an event ends in `..`.
 //!
 //! # Where an observer runs
 //!
-//! The locks call the observer on the thread on which they find a fact out, and while they hold none of their own locks. So
+//! The locks call the observer on the thread that learns the fact, and while they hold none of their internal locks. So
 //! an observer may use the lock that it observes. [`acquire_begun`](Observer::acquire_begun),
-//! [`acquire_waits`](Observer::acquire_waits) and the end of an acquisition with an outcome run in the task of the caller.
-//! Therefore the span of the caller is the current one. Everything else may run on the driver, which serves all locks: an
-//! observer must be quick, and must not block. [`driver_stalled`](Observer::driver_stalled) tells if it does.
+//! [`acquire_waits`](Observer::acquire_waits) and the end of an acquisition with an outcome run in the task of the
+//! caller, so the span of the caller is the current span. All other methods may run on the driver, which serves all
+//! locks: an observer must be quick, and must not block. [`driver_stalled`](Observer::driver_stalled) reports an
+//! observer that blocks the driver.
 //!
-//! A panic of an observer ends in the locks: they go on, and the next event comes as usual.
+//! The locks catch a panic of an observer, and go on. The next event comes as usual.
 //!
-//! Events of different threads come in any order. Events about one acquisition or hold come in the order of the facts.
+//! Events on different threads come in any order. Events about one acquisition or hold come in the order of the facts.
 //!
 //! # Examples
 //!
@@ -64,6 +66,7 @@ mod health;
 mod leases;
 mod observers;
 mod store;
+mod telling;
 
 pub use acquisitions::{
     AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, Entered, HoldBegun,
@@ -75,6 +78,7 @@ pub use observers::Observers;
 pub use store::{
     Connected, Disconnected, NodeBack, NodeKeptOut, Redirected, StoreAnswered, WhyKeptOut,
 };
+pub use telling::{Telling, Told};
 
 /// Hears what happens to the locks of an app.
 ///
@@ -151,13 +155,14 @@ pub use store::{
 /// observers.tell(|it| it.connected(&Connected { server: "db:6379", again: false }));
 /// ```
 pub trait Observer: Send + Sync {
-    /// A caller wants a lock. Called in the task of the caller, in the first poll.
+    /// A caller wants a lock. The locks call this method in the task of the caller, in the first
+    /// poll.
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {
         let _ = event;
     }
 
-    /// The caller has become a waiter: it is not served at once. Called at most once for each acquisition, in the task of
-    /// the caller, after [`acquire_begun`](Self::acquire_begun).
+    /// The caller has become a waiter, because it did not get the lock at once. The locks call this method at most once
+    /// for each acquisition, in the task of the caller, after [`acquire_begun`](Self::acquire_begun).
     fn acquire_waits(&self, event: &AcquireWaits<'_>) {
         let _ = event;
     }
@@ -167,19 +172,19 @@ pub trait Observer: Send + Sync {
         let _ = event;
     }
 
-    /// A holder has a guard or a permit from now on. Called right after [`acquire_ended`](Self::acquire_ended), if it
-    /// comes from an acquisition.
+    /// A holder has a guard or a permit from now on. If the hold comes from an acquisition, the event comes right
+    /// after [`acquire_ended`](Self::acquire_ended).
     fn hold_begun(&self, event: &HoldBegun<'_>) {
         let _ = event;
     }
 
-    /// A guard or a permit has gone. The event comes before the caller of `release` goes on, and may come after the
-    /// next holder has the lock.
+    /// A guard or a permit has gone. The event comes before `release` returns, and may come after the next holder
+    /// has the lock.
     fn hold_ended(&self, event: &HoldEnded<'_>) {
         let _ = event;
     }
 
-    /// The store has answered a renewal, or has not.
+    /// A renewal has its outcome: an answer of the store, or a failure.
     fn lease_renewed(&self, event: &LeaseRenewed<'_>) {
         let _ = event;
     }
@@ -209,12 +214,12 @@ pub trait Observer: Send + Sync {
         let _ = event;
     }
 
-    /// A server has sent a request on to another server.
+    /// A server has redirected a request to another server.
     fn redirected(&self, event: &Redirected<'_>) {
         let _ = event;
     }
 
-    /// A node of a quorum does not take part from now on.
+    /// From now on, a node of a quorum does not take part.
     fn node_kept_out(&self, event: &NodeKeptOut<'_>) {
         let _ = event;
     }

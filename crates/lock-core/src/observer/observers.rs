@@ -8,7 +8,7 @@ use super::Observer;
 
 /// The observers that a handle or a backend has: none, one or several. Cheap to clone.
 ///
-/// Code that finds facts out keeps one of these. Without an observer, [`tell`](Self::tell) is one branch.
+/// Code that reports events keeps one of these. Without an observer, [`tell`](Self::tell) costs one branch.
 ///
 /// # Examples
 ///
@@ -54,8 +54,8 @@ impl Observers {
         self.0.is_none()
     }
 
-    /// Tells each observer of an event. The caller must hold no lock that an observer may want. A panic of an observer
-    /// ends here, and the other observers hear of the event as well.
+    /// Tells each observer of an event. The caller must hold no lock that an observer may need. This method catches
+    /// the panic of an observer, and then tells the other observers.
     #[inline]
     pub fn tell(&self, event: impl Fn(&dyn Observer)) {
         if let Some(observers) = &self.0 {
@@ -67,7 +67,8 @@ impl Observers {
 fn tell_all(observers: &[Arc<dyn Observer>], event: impl Fn(&dyn Observer)) {
     for observer in observers {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| event(&**observer))) {
-            // Its drop could panic again. The panic hook has reported it by now.
+            // The drop of the payload could panic again. The panic hook has reported the first
+            // panic by now.
             std::mem::forget(panic);
         }
     }

@@ -11,11 +11,13 @@ use crate::Error;
 pub struct StoreAnswered<'a> {
     /// The server: host and port, or the path of a socket.
     pub server: &'a str,
-    /// What was asked for, for example `acquire`. There are few verbs, so they can be a label.
+    /// The verb, for example `acquire`. There are few verbs, so a metric can have the verb as a
+    /// label.
     pub verb: &'static str,
-    /// The error, if there was no useful answer. The store may have carried out the request.
+    /// The error, if there was no useful answer. The store may have carried the request out all the
+    /// same.
     pub error: Option<&'a Error>,
-    /// How long it took.
+    /// How long the request took.
     pub took: Duration,
 }
 
@@ -26,7 +28,8 @@ pub struct StoreAnswered<'a> {
 pub struct Connected<'a> {
     /// The server.
     pub server: &'a str,
-    /// Whether an earlier connection of this client to the server, or to the server in its place, had ended.
+    /// Whether this connection replaces one that ended: a connection of this client to this server, or to a server that
+    /// it replaced.
     pub again: bool,
 }
 
@@ -37,19 +40,19 @@ pub struct Connected<'a> {
 pub struct Disconnected<'a> {
     /// The server.
     pub server: &'a str,
-    /// Why it could not be opened. `None` for a connection that has ended.
+    /// Why the connection could not be opened. `None` for a connection that has ended.
     pub error: Option<&'a Error>,
 }
 
-/// A server has sent a request on to another server: a slot of a cluster has moved, or the server is not the primary
-/// any more.
+/// A server has redirected a request to another server: a slot of a cluster has moved, or the server is not the
+/// primary any more.
 ///
 /// The [example](super::Observer#examples) of an observer shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Redirected<'a> {
     /// The server that was asked.
     pub from: &'a str,
-    /// The server to ask, if the first one named it.
+    /// The other server, if the first server named it.
     pub to: Option<&'a str>,
 }
 
@@ -60,7 +63,7 @@ pub struct Redirected<'a> {
 pub struct NodeKeptOut<'a> {
     /// The name of the node.
     pub node: &'a str,
-    /// Why.
+    /// The reason.
     pub why: WhyKeptOut<'a>,
 }
 
@@ -70,7 +73,7 @@ pub struct NodeKeptOut<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum WhyKeptOut<'a> {
-    /// The node may have forgotten leases, and gives no votes until they are over.
+    /// The node may have forgotten leases, and gives no votes until these leases are over.
     Quarantine,
     /// The node does not answer, or answers with an error.
     Failed(&'a Error),
@@ -93,6 +96,6 @@ impl WhyKeptOut<'_> {
 pub struct NodeBack<'a> {
     /// The name of the node.
     pub node: &'a str,
-    /// For how long it did not take part.
+    /// How long the node did not take part.
     pub after: Duration,
 }

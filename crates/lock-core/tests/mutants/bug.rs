@@ -31,6 +31,7 @@ pub(crate) enum Bug {
     OnlyEverHolds,
     RenewalChangesTokens,
     DatesRenewalsFromTheReply,
+    ADroppedRenewalLandsLater,
     RenewsWithOldTokens,
     RenewsWhatIsLost,
     RenewalCreates,

@@ -23,7 +23,10 @@ impl Mutant {
         if self.bug == Bug::IgnoresTheMode {
             request.claim = self.as_held(claim);
         }
-        let renewal = self.store.renew(&request).await;
+        let renewal = match self.bug {
+            Bug::ADroppedRenewalLandsLater => self.renews_later(&request).await,
+            _ => self.store.renew(&request).await,
+        };
         let ends_others = match self.bug {
             Bug::ReadersEndTogether => claim.mode == Mode::Shared,
             Bug::GroupsEndTogether => matches!(claim.mode, Mode::Joint { .. }),
@@ -34,6 +37,21 @@ impl Mutant {
         }
         let renewal = self.renewed_with_wrong_news(&request, renewal);
         self.renewed_for_a_wrong_time(&request, sent, renewal).await
+    }
+
+    /// Renews a lease, for the first time later than a second renewal, if the first one was dropped.
+    async fn renews_later(&self, request: &Renew) -> Renewal {
+        if !self.shared().renewed.insert(request.claim.owner) {
+            return self.store.renew(request).await;
+        }
+        let (store, request) = (self.store.clone(), request.clone());
+        let task = tokio::spawn(async move {
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            store.renew(&request).await
+        });
+        task.await.expect("it does not panic")
     }
 
     /// Tokens and contention as they are not.

@@ -26,6 +26,7 @@ pub(crate) const BUGS: &[(Bug, &[&str])] = &[
     (Bug::OnlyEverHolds, &["renew_extends_the_lease"]),
     (Bug::RenewalChangesTokens, &["renew_keeps_the_tokens"]),
     (Bug::DatesRenewalsFromTheReply, &["a_renewal_is_dated_from_before_the_request"]),
+    (Bug::ADroppedRenewalLandsLater, &["a_dropped_renewal_shortens_no_later_lease"]),
     (Bug::RenewsWithOldTokens, &["a_renewal_can_reserve_tokens"]),
     (Bug::RenewsWhatIsLost, &["renew_after_expiry_is_lost", "renew_by_another_owner_is_lost"]),
     (Bug::RenewalCreates, &["renew_never_creates_a_lease"]),

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
+use futures::channel::mpsc::UnboundedSender;
 use futures::{Stream, StreamExt};
+use lock_core::hints::Taker;
 use lock_core::{Error, ErrorKind, Hint};
 use tokio::sync::oneshot;
 use tokio_postgres::{AsyncMessage, Client};
@@ -17,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client};
 pub(crate) use self::news::Placed;
 pub(crate) use self::session::Session;
 use crate::failure;
-use crate::link::{Attempts, Dial, Messages};
+use crate::link::{Attempts, DIRECT, Dial, Messages};
 
 /// How often the connection is tried out. A server does this for its part, with the settings of [`setup`].
 const PULSE: Duration = Duration::from_secs(5);
@@ -43,6 +44,11 @@ impl Inbox {
         Self { dial, current: Mutex::new(None), opening }
     }
 
+    /// Whether there is a direct way to the database.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.dial.is_some()
+    }
+
     /// The connection that listens now.
     pub(crate) fn current(&self) -> Option<Arc<Session>> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +60,7 @@ impl Inbox {
         self.current().map(|session| session.name.clone()).unwrap_or_default()
     }
 
-    /// The connection that listens. It is opened if there is none.
+    /// The connection that listens. Opens one if there is none.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, Error> {
         let Some(dial) = &self.dial else {
             let message = "without a direct connection to the database, no notification arrives";
@@ -83,50 +89,70 @@ async fn listen(dial: &Dial) -> Result<Arc<Session>, Error> {
     let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let [a, b, c, d, e, f, g, h, ..] = random;
     let id = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    let session = Arc::new(Session::new(name));
+    let (session, ended) = Session::new(name);
+    let session = Arc::new(session);
     let (client, messages) = dial.open().await?;
-    let (beating, stopped) = oneshot::channel::<()>();
-    tokio::spawn(hear(messages, Arc::clone(&session), stopped));
+    tokio::spawn(hear(messages, Arc::clone(&session), ended));
     let setup = setup(&session.name, id);
     let ready = client.batch_execute(&setup);
     let ready = tokio::time::timeout(dial.limit(), ready).await;
-    ready.map_err(|_| failure::timeout())?.map_err(failure::of)?;
-    tokio::spawn(beat(client, beating));
+    if let Err(error) = ready.map_err(|_| failure::timeout()).and_then(|it| it.map_err(failure::of))
+    {
+        session.end();
+        return Err(error);
+    }
+    tokio::spawn(beat(client, Arc::clone(&session)));
     Ok(session)
 }
 
 /// While the connection lives, it holds an advisory lock, so that every transaction sees at once whether it does. The server
-/// notices within eight seconds that the other end is gone without a word.
+/// notices within eight seconds that the other end is gone without a word. PostgreSQL 13 has no limit for idle sessions.
+///
+/// A pooler that drops settings gives the session to other clients afterwards. They would keep the lock, so nothing is done there.
 fn setup(name: &str, id: i64) -> String {
     format!(
-        "SET statement_timeout = 0; SET idle_session_timeout = 0; SET tcp_keepalives_idle = 3; \
+        "DO $$ BEGIN IF current_setting('{DIRECT}', true) IS DISTINCT FROM 'yes' THEN \
+         RAISE EXCEPTION 'the session has not taken the settings of its client' USING ERRCODE = 'LK009'; END IF; END $$; \
+         SET statement_timeout = 0; SET tcp_keepalives_idle = 3; \
          SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 5; SET tcp_user_timeout = 8000; \
+         SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'; \
          LISTEN \"lock_{name}\"; SELECT pg_advisory_lock({id})"
     )
 }
 
-async fn hear(mut messages: Messages, session: Arc<Session>, stopped: oneshot::Receiver<()>) {
+async fn hear(mut messages: Messages, session: Arc<Session>, ended: oneshot::Receiver<()>) {
+    // Also if the thread of the connections ends before this task does.
+    let session = Ending(session);
     let hearing = async {
         while let Some(Ok(message)) = messages.next().await {
             if let AsyncMessage::Notification(news) = message {
-                session.deliver(news.payload());
+                session.0.deliver(news.payload());
             }
         }
     };
     tokio::select! {
         () = hearing => {}
-        _ = stopped => {}
+        _ = ended => {}
     }
     tracing::debug!("the listening connection has ended");
-    session.end();
 }
 
-/// Ends the other task by dropping `_beating` when the connection does not answer.
-async fn beat(client: Client, _beating: oneshot::Sender<()>) {
+/// Ends the session, in whatever way its task ends.
+struct Ending(Arc<Session>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Ends the session when the connection does not answer.
+async fn beat(client: Client, session: Arc<Session>) {
     loop {
         tokio::time::sleep(PULSE).await;
         let answer = tokio::time::timeout(PULSE, client.batch_execute("SELECT 1")).await;
         if !matches!(answer, Ok(Ok(()))) {
+            session.end();
             return;
         }
     }
@@ -134,7 +160,7 @@ async fn beat(client: Client, _beating: oneshot::Sender<()>) {
 
 /// A watch, as its user sees it.
 pub(crate) struct Hints {
-    pub(crate) hints: UnboundedReceiver<Hint>,
+    pub(crate) hints: Taker,
     pub(crate) dropped: Option<Dropped>,
     pub(crate) janitor: UnboundedSender<Dropped>,
 }
@@ -143,7 +169,7 @@ impl Stream for Hints {
     type Item = Hint;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
-        Pin::new(&mut self.hints).poll_next(context)
+        self.hints.poll_next_unpin(context)
     }
 }
 

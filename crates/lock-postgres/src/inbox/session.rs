@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures::channel::mpsc::UnboundedSender;
+use lock_core::hints::Giver;
 use lock_core::{Clock, Hint, OwnerToken};
+use tokio::sync::oneshot;
 
 use super::news::{News, Placed, What};
 
@@ -18,24 +19,29 @@ pub(crate) struct Session {
 
 #[derive(Debug, Default)]
 struct State {
-    is_over: bool,
-    watches: HashMap<Vec<u8>, Vec<(i64, UnboundedSender<Hint>)>>,
+    /// `None` once the session is over. Dropping it closes the connection.
+    alive: Option<oneshot::Sender<()>>,
+    watches: HashMap<Vec<u8>, Vec<(i64, Giver)>>,
     /// When the server gave the claims of this client their places.
     places: HashMap<OwnerToken, Placed>,
 }
 
 impl Session {
-    pub(crate) fn new(name: String) -> Self {
-        Self { name, state: Mutex::default() }
+    /// The session, and a receiver that resolves when the session has ended.
+    pub(crate) fn new(name: String) -> (Self, oneshot::Receiver<()>) {
+        let (alive, ended) = oneshot::channel();
+        let state = State { alive: Some(alive), ..State::default() };
+        (Self { name, state: Mutex::new(state) }, ended)
     }
 
     /// Returns whether the connection still listens.
-    pub(crate) fn add(&self, key: &[u8], watch: i64, hints: UnboundedSender<Hint>) -> bool {
+    pub(crate) fn add(&self, key: &[u8], watch: i64, hints: Giver) -> bool {
         let mut state = self.state();
-        if !state.is_over {
+        let is_alive = state.alive.is_some();
+        if is_alive {
             state.watches.entry(key.to_vec()).or_default().push((watch, hints));
         }
-        !state.is_over
+        is_alive
     }
 
     pub(crate) fn remove(&self, key: &[u8], watch: i64) {
@@ -52,7 +58,7 @@ impl Session {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.state().is_over
+        self.state().alive.is_none()
     }
 
     pub(crate) fn placed(&self, owner: OwnerToken, placed: Placed) {
@@ -78,16 +84,15 @@ impl Session {
         let listeners: Vec<_> =
             watches.into_iter().flatten().map(|(_, hints)| hints.clone()).collect();
         drop(state);
-        for listener in listeners {
-            let _gone = listener.unbounded_send(hint.clone());
+        for listener in &listeners {
+            listener.give(hint.clone());
         }
     }
 
-    /// Ends all watches.
+    /// Closes the connection, and ends all watches.
     pub(crate) fn end(&self) {
         let mut state = self.state();
-        state.is_over = true;
-        let ended = std::mem::take(&mut state.watches);
+        let ended = (state.alive.take(), std::mem::take(&mut state.watches));
         drop(state);
         drop(ended);
     }

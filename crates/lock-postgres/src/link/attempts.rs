@@ -14,7 +14,7 @@ pub(crate) struct Attempts {
 
 impl Attempts {
     pub(crate) fn new() -> Self {
-        let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+        let backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
         Self { backoff, failed: None }
     }
 
@@ -33,7 +33,18 @@ impl Attempts {
                 self.backoff.reset();
                 None
             }
-            Err(error) => Some((error.clone(), Instant::now() + self.backoff.fail())),
+            Err(error) => {
+                let pause = self.backoff.fail_scattered(fraction());
+                Some((error.clone(), Instant::now() + pause))
+            }
         };
     }
+}
+
+/// A random number from 0 to 1. The connections of all clients break at once, and must not come back together.
+fn fraction() -> f64 {
+    let mut random = [0; 2];
+    // Without random bytes the clients meet, which costs a moment.
+    _ = getrandom::fill(&mut random);
+    f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX)
 }

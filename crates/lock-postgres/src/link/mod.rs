@@ -6,6 +6,6 @@ mod line;
 mod tls;
 
 pub(crate) use attempts::Attempts;
-pub(crate) use dial::{Dial, Messages};
-pub(crate) use line::{Line, Statement};
+pub(crate) use dial::{DIRECT, Dial, Messages};
+pub(crate) use line::{Line, Statement, Told};
 pub(crate) use tls::Tls;

@@ -49,7 +49,11 @@ mod with {
             Ok(Self { roots: Some(roots), connector: OnceCell::new() })
         }
 
-        pub(crate) fn check(&self, _: &Config) -> Result<(), Error> {
+        /// With certificates of its own, a client never falls back to plain text, which is the usual level of the driver.
+        pub(crate) fn check(&self, config: &mut Config) -> Result<(), Error> {
+            if self.roots.is_some() && config.get_ssl_mode() == SslMode::Prefer {
+                config.ssl_mode(SslMode::Require);
+            }
             Ok(())
         }
 
@@ -108,7 +112,7 @@ mod without {
     pub(crate) struct Tls;
 
     impl Tls {
-        pub(crate) fn check(&self, config: &Config) -> Result<(), Error> {
+        pub(crate) fn check(&self, config: &mut Config) -> Result<(), Error> {
             if config.get_ssl_mode() == SslMode::Require {
                 let message = "`sslmode=require` needs the feature `tls` of lock-postgres";
                 return Err(Error::new(ErrorKind::InvalidConfig, message));

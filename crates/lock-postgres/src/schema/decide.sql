@@ -1,19 +1,45 @@
 -- How locks decide. The functions here are for the verbs alone, which hold the row of the key. Each verb reads the
 -- clock once, after it has the row, and hands the reading on: two readings in one verb would disagree.
 
+-- What a client may send. A role that may call the verbs may send anything.
+CREATE OR REPLACE FUNCTION lock_v1.is_owner(o text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$ SELECT o ~ '^[0-9a-f]{32}$' $$;
+
+CREATE OR REPLACE FUNCTION lock_v1.is_mode(m text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$ SELECT m ~ '^(?:[xsu]|p:[0-9]{1,10}:[0-9]{1,10}|j:[0-9a-f]{32})$' $$;
+
+CREATE OR REPLACE FUNCTION lock_v1.is_client(c text) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$ SELECT c ~ '^(?:[0-9a-f]{32})?$' $$;
+
+-- A lease lasts a day at most.
+CREATE OR REPLACE FUNCTION lock_v1.is_request(o text, m text, t int, n int) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$ SELECT lock_v1.is_owner(o) AND lock_v1.is_mode(m) AND t BETWEEN 1 AND 86400000 AND n > 0 $$;
+
+CREATE OR REPLACE FUNCTION lock_v1.insist(is_right boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF is_right IS NOT TRUE THEN
+    RAISE EXCEPTION 'the database was asked for what no client sends' USING ERRCODE = 'LK007';
+  END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION lock_v1.ms(n bigint) RETURNS interval LANGUAGE sql IMMUTABLE AS
 $$ SELECT n * interval '1 millisecond' $$;
 
 CREATE OR REPLACE FUNCTION lock_v1.us(i interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT (extract(epoch FROM i) * 1000000)::bigint $$;
 
--- The lowest token at a time: quarters of a microsecond since 2020.
-CREATE OR REPLACE FUNCTION lock_v1.floor(at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+-- The lowest token at a time: quarters of a microsecond since 2020. It is STABLE, as `extract` is. An IMMUTABLE function around
+-- it would not become a part of the expression that calls it, but a query that is planned for each grant.
+CREATE OR REPLACE FUNCTION lock_v1.floor(at timestamptz) RETURNS bigint LANGUAGE sql STABLE AS
 $$ SELECT (extract(epoch FROM at) * 4000000)::bigint - 6311347200000000 $$;
 
--- A client is there while its listening connection holds this advisory lock.
-CREATE OR REPLACE FUNCTION lock_v1.is_there(c text) RETURNS boolean LANGUAGE sql VOLATILE AS
-$$ SELECT NOT pg_try_advisory_xact_lock_shared(('x' || substr(c, 1, 16))::bit(64)::bigint) $$;
+-- A client is there while its listening connection holds this advisory lock. The lock of a client that is gone is given back
+-- at once: a transaction that meets many such clients would fill the table of locks of the server.
+CREATE OR REPLACE FUNCTION lock_v1.is_there(c text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+DECLARE id bigint := ('x' || substr(c, 1, 16))::bit(64)::bigint;
+BEGIN
+  RETURN CASE WHEN pg_try_advisory_lock_shared(id) THEN NOT pg_advisory_unlock_shared(id) ELSE true END;
+END $$;
 
 -- Whether a client hears news of a key.
 CREATE OR REPLACE FUNCTION lock_v1.reach(k bytea, c text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
@@ -39,12 +65,29 @@ BEGIN
   RETURN others;
 END $$;
 
--- Takes the row of a key, which may be new.
+-- Raises an exception unless each statement sees what was committed before it. At a higher level, a verb would decide by
+-- the rows that there were before it had the row of the key: it would miss holders and waiters of other tables.
+CREATE OR REPLACE FUNCTION lock_v1.check_level() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'locks need transactions that are read committed, and this one is %: set default_transaction_isolation for the role',
+      current_setting('transaction_isolation') USING ERRCODE = 'LK006';
+  END IF;
+END $$;
+
+-- Takes the row of a key. Returns whether there is one. Through a pooler, no client can set how long that may take.
+CREATE OR REPLACE FUNCTION lock_v1.hold(k bytea) RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '2500ms' AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN PERFORM lock_v1.check_level(); END IF;
+  PERFORM FROM lock_v1.key WHERE key = k FOR NO KEY UPDATE;
+  RETURN FOUND;
+END $$;
+
+-- Takes the row of a key, which may be new. A name has 512 bytes at most, behind one that says what it names.
 CREATE OR REPLACE FUNCTION lock_v1.enter(k bytea) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  LOOP
-    PERFORM FROM lock_v1.key WHERE key = k FOR NO KEY UPDATE;
-    EXIT WHEN FOUND;
+  WHILE NOT lock_v1.hold(k) LOOP
+    PERFORM lock_v1.insist(octet_length(k) BETWEEN 1 AND 513);
     INSERT INTO lock_v1.key (key) VALUES (k) ON CONFLICT DO NOTHING;
   END LOOP;
 END $$;
@@ -58,8 +101,25 @@ BEGIN
   UPDATE lock_v1.key SET plain = alone WHERE key = k AND plain <> alone;
 END $$;
 
+-- A request can reach the row of its key late: its server stood still, say. If its client has given up the request by then, a
+-- release may have been made, which has found nothing. So the client says on the clock of the server until when it waits.
+CREATE OR REPLACE FUNCTION lock_v1.is_late(late timestamptz) RETURNS boolean LANGUAGE sql VOLATILE AS
+$$ SELECT clock_timestamp() > late $$;
+
+-- For a verb that has the row of its key.
+CREATE OR REPLACE FUNCTION lock_v1.be_in_time(late timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF lock_v1.is_late(late) THEN
+    RAISE EXCEPTION 'the request came later than its client waits' USING ERRCODE = 'LK008';
+  END IF;
+END $$;
+
 -- Removes the leases that are over. A lease that an open transaction has checked cannot be removed: its row is locked FOR
 -- KEY SHARE. Such a lease goes on being held, by no owner, and its end is a moment ahead. Returns whether there is one.
+--
+-- Every grant comes after this, in its transaction, and changes the row that is locked FOR UPDATE here. The order matters: a
+-- check that begins before the grant is committed may see the former version of the row, and FOR KEY SHARE takes that version
+-- unless the transaction that changed it had locked the very same version FOR UPDATE.
 CREATE OR REPLACE FUNCTION lock_v1.clear(k bytea, now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE pinned boolean := false;
 BEGIN

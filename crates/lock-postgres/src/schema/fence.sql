@@ -16,6 +16,11 @@ BEGIN
   SELECT owner, first, last, ends INTO r FROM lock_v1.key WHERE key = k FOR KEY SHARE;
   now := clock_timestamp();
   IF r.owner <> '' AND r.ends > now AND tok BETWEEN r.first AND r.last THEN RETURN; END IF;
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    -- If the transaction has not seen the last change of the row, these fail to serialize. A repetition sees the change.
+    UPDATE lock_v1.key SET plain = plain WHERE key = k;
+    IF NOT FOUND THEN INSERT INTO lock_v1.key (key) VALUES (k) ON CONFLICT DO NOTHING; END IF;
+  END IF;
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 
@@ -31,9 +36,12 @@ BEGIN
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 
--- The names of locks are bytes. These two take them as text.
-CREATE OR REPLACE FUNCTION lock_v1.check(name text, token bigint) RETURNS void LANGUAGE sql VOLATILE AS
+-- The names of locks are bytes. These two take them as text. They run in sessions of others, whose search path may lead to
+-- functions of others.
+CREATE OR REPLACE FUNCTION lock_v1.check(name text, token bigint)
+RETURNS void LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS
 $$ SELECT lock_v1.check_key(convert_to('n' || name, 'UTF8'), token) $$;
 
-CREATE OR REPLACE FUNCTION lock_v1.check_shared(name text, token bigint) RETURNS void LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION lock_v1.check_shared(name text, token bigint)
+RETURNS void LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS
 $$ SELECT lock_v1.check_shared_key(convert_to('n' || name, 'UTF8'), token) $$;

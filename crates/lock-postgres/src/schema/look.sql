@@ -1,30 +1,35 @@
 -- What operators see and do.
 
+-- Keeps the label of a client, and removes some that are over: its own row first, and none that another client keeps just now,
+-- so that two clients do not wait for each other.
 CREATE OR REPLACE FUNCTION lock_v1.introduce(mark text, name text, keep int)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz := clock_timestamp();
 BEGIN
-  DELETE FROM lock_v1.label WHERE ends <= now;
+  PERFORM lock_v1.insist(mark ~ '^[0-9a-f]{10}$' AND octet_length(convert_to(name, 'UTF8')) BETWEEN 1 AND 128 AND keep >= 0);
   INSERT INTO lock_v1.label VALUES (mark, name, now + lock_v1.ms(keep))
     ON CONFLICT ON CONSTRAINT label_pkey DO UPDATE SET label = excluded.label, ends = excluded.ends;
+  DELETE FROM lock_v1.label x WHERE x.ctid = ANY (ARRAY(
+    SELECT ctid FROM lock_v1.label WHERE ends <= now ORDER BY ends LIMIT 100 FOR UPDATE SKIP LOCKED));
   PERFORM set_config('synchronous_commit', 'off', true);
 END $$;
 
 -- The holders (part h) and the waiters (part w) of a key, each with the number of all.
 CREATE OR REPLACE FUNCTION lock_v1.look(k bytea, most int, now timestamptz)
-RETURNS TABLE (part text, kind text, token bigint, rest bigint, name text, total bigint) LANGUAGE sql STABLE AS $$
-  (SELECT 'h', left(h.mode, 1) || h.take, h.first, lock_v1.us(h.ends - now), l.label, count(*) OVER ()
+RETURNS TABLE (part text, kind text, token bigint, rest bigint, name text, total bigint, waited bigint) LANGUAGE sql STABLE AS $$
+  (SELECT 'h', left(h.mode, 1) || h.take, h.first, lock_v1.us(h.ends - now), l.label, count(*) OVER (), NULL::bigint
     FROM lock_v1.held h LEFT JOIN lock_v1.label l ON l.mark = right(h.owner, 10) AND l.ends > now
     WHERE h.key = k AND h.ends > now LIMIT most)
   UNION ALL
-  (SELECT 'w', left(w.mode, 1) || lock_v1.take(w.mode), NULL, lock_v1.us(w.ends - now), l.label, count(*) OVER ()
+  (SELECT 'w', left(w.mode, 1) || lock_v1.take(w.mode), NULL, lock_v1.us(w.ends - now), l.label, count(*) OVER (),
+      lock_v1.us(now - w.joined)
     FROM lock_v1.waiter w LEFT JOIN lock_v1.label l ON l.mark = right(w.owner, 10) AND l.ends > now
     WHERE w.key = k AND w.ends > now
       AND (w.former IS NULL OR lock_v1.has(k, w.owner, w.former, now)) ORDER BY w.pos LIMIT most)
 $$;
 
 CREATE OR REPLACE FUNCTION lock_v1.inspect(k bytea, most int)
-RETURNS TABLE (part text, kind text, token bigint, rest bigint, name text, total bigint)
+RETURNS TABLE (part text, kind text, token bigint, rest bigint, name text, total bigint, waited bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz := clock_timestamp();
 BEGIN
@@ -33,7 +38,7 @@ END $$;
 
 -- A page: so many keys from `lo` on, below `hi`, in their order, each with what `look` says of it.
 CREATE OR REPLACE FUNCTION lock_v1.list(lo bytea, hi bytea, page int, most int)
-RETURNS TABLE (lock bytea, part text, kind text, token bigint, rest bigint, name text, total bigint)
+RETURNS TABLE (lock bytea, part text, kind text, token bigint, rest bigint, name text, total bigint, waited bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz := clock_timestamp();
 BEGIN
@@ -47,7 +52,7 @@ CREATE OR REPLACE FUNCTION lock_v1.force_release(k bytea, c text)
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz; ended bigint;
 BEGIN
-  PERFORM FROM lock_v1.key WHERE key = k FOR NO KEY UPDATE;
+  PERFORM lock_v1.hold(k);
   now := clock_timestamp();
   SELECT count(*) INTO ended FROM lock_v1.held WHERE key = k AND ends > now;
   UPDATE lock_v1.key SET owner = NULL, ends = '-infinity' WHERE key = k AND owner IS NOT NULL;
@@ -59,18 +64,88 @@ BEGIN
   RETURN ended;
 END $$;
 
--- Removes up to `most` rows that were not used for an hour. Tokens go on: they are above the clock of an hour ago.
-CREATE OR REPLACE FUNCTION lock_v1.tidy(most int)
-RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz := clock_timestamp(); removed bigint;
+-- Whether something of a key is in use, apart from its exclusive lease.
+CREATE OR REPLACE FUNCTION lock_v1.is_used(k bytea, now timestamptz) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM lock_v1.holder WHERE key = k AND ends > now)
+    OR EXISTS (SELECT FROM lock_v1.waiter WHERE key = k AND ends > now)
+    OR EXISTS (SELECT FROM lock_v1.watcher WHERE key = k)
+$$;
+
+-- The keys of which something can be removed, at first sight.
+CREATE OR REPLACE FUNCTION lock_v1.unused(now timestamptz) RETURNS SETOF bytea LANGUAGE sql STABLE AS $$
+  SELECT key FROM lock_v1.key WHERE last < lock_v1.floor(now - interval '1 hour') AND (owner IS NULL OR ends <= now)
+    AND NOT lock_v1.is_used(key, now)
+  UNION SELECT s.key FROM lock_v1.semaphore s
+    WHERE permits = declared[1] AND NOT closed AND used + interval '1 hour' <= now
+      AND NOT EXISTS (SELECT FROM lock_v1.key x WHERE x.key = s.key)
+  UNION SELECT f.key FROM lock_v1.fence f WHERE NOT EXISTS (SELECT FROM lock_v1.key x WHERE x.key = f.key)
+$$;
+
+-- Removes what there is of a key, if all of it is unused and in no other transaction's hands. Returns whether it did.
+CREATE OR REPLACE FUNCTION lock_v1.sweep(k bytea, now timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  DELETE FROM lock_v1.key WHERE key = ANY (ARRAY(
-    SELECT key FROM lock_v1.key WHERE plain AND (owner IS NULL OR ends <= now) AND last < lock_v1.floor(now - interval '1 hour')
-      LIMIT most FOR UPDATE SKIP LOCKED));
-  GET DIAGNOSTICS removed = ROW_COUNT;
+  INSERT INTO lock_v1.key (key) VALUES (k) ON CONFLICT DO NOTHING;
+  PERFORM FROM lock_v1.key WHERE key = k AND last < lock_v1.floor(now - interval '1 hour') AND (owner IS NULL OR ends <= now)
+    FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND OR lock_v1.is_used(k, now) OR lock_v1.clear(k, now) THEN RETURN false; END IF;
+  DELETE FROM lock_v1.waiter WHERE key = k;
+  DELETE FROM lock_v1.semaphore
+    WHERE key = k AND permits = declared[1] AND NOT closed AND used + interval '1 hour' <= now;
+  -- A check takes this row before that of the key, so waiting for it could end in a deadlock.
+  DELETE FROM lock_v1.fence WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM lock_v1.fence WHERE key = k FOR UPDATE SKIP LOCKED));
+  DELETE FROM lock_v1.key WHERE key = k;
+  RETURN true;
+END $$;
+
+-- Removes up to `most` locks that were not used for an hour, and the watches of clients that are gone. Tokens go on, because
+-- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. Clients call it at
+-- intervals. One call in ten minutes does the work, or goes on with it; the others return 0. Returns how many locks are gone.
+CREATE OR REPLACE FUNCTION lock_v1.tidy(most int)
+RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE now timestamptz := clock_timestamp(); k bytea; removed int := 0;
+BEGIN
+  PERFORM lock_v1.check_level();
+  PERFORM FROM lock_v1.meta WHERE swept + interval '10 minutes' <= now FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN 0; END IF;
+  -- Without the rows of the keys: such a client never comes back, and a key that is not `plain` is merely slower.
+  DELETE FROM lock_v1.watcher WHERE client = ANY (ARRAY(
+    SELECT client FROM (SELECT DISTINCT client FROM lock_v1.watcher) x WHERE NOT lock_v1.is_there(client)));
+  FOR k IN SELECT * FROM lock_v1.unused(now) LOOP
+    EXIT WHEN removed >= most;
+    removed := removed + lock_v1.sweep(k, now)::int;
+  END LOOP;
+  IF removed < most THEN UPDATE lock_v1.meta SET swept = now; END IF;
+  PERFORM set_config('synchronous_commit', 'off', true);
   RETURN removed;
+END $$;
+
+-- The sessions that keep a lock by an open transaction, which has checked the fence.
+CREATE OR REPLACE FUNCTION lock_v1.pins(name text)
+RETURNS TABLE (pid int) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE k bytea := convert_to('n' || name, 'UTF8');
+BEGIN
+  RETURN QUERY SELECT DISTINCT l.pid FROM (
+      SELECT x.xmax AS id FROM lock_v1.key x WHERE x.key = k UNION ALL SELECT x.xmax FROM lock_v1.holder x WHERE x.key = k) r
+    CROSS JOIN LATERAL lock_v1.lockers(r.id) t (id)
+    JOIN pg_locks l ON l.transactionid = t.id AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted;
+END $$;
+
+-- The transactions that a row may name as those that lock it. One number stands for one transaction, or for several.
+CREATE OR REPLACE FUNCTION lock_v1.lockers(id xid) RETURNS SETOF xid LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN NEXT id;
+  RETURN QUERY SELECT m.xid FROM pg_get_multixact_members(id) m;
+EXCEPTION WHEN OTHERS THEN
+  -- The number stands for one.
+  RETURN;
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_v1.version()
 RETURNS int LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp STABLE AS
 $$ SELECT version FROM lock_v1.meta $$;
+
+-- Which functions these are: the number of their release, and a digest.
+CREATE OR REPLACE FUNCTION lock_v1.functions()
+RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp STABLE AS
+$$ SELECT functions FROM lock_v1.meta $$;

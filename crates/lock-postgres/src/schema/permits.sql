@@ -1,5 +1,8 @@
 -- Semaphores.
 
+CREATE OR REPLACE FUNCTION lock_v1.is_number(n bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$ SELECT n BETWEEN 0 AND 4294967295 $$;
+
 -- The semaphore that a client declares to have `n` permits. The first client declares the number. An unchanged number is
 -- forgotten an hour after its last use.
 CREATE OR REPLACE FUNCTION lock_v1.known(k bytea, n bigint, now timestamptz) RETURNS lock_v1.semaphore
@@ -54,6 +57,7 @@ CREATE OR REPLACE FUNCTION lock_v1.permits(k bytea, n bigint, OUT permits bigint
   OUT closed boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz;
 BEGIN
+  PERFORM lock_v1.insist(lock_v1.is_number(n));
   PERFORM lock_v1.enter(k);
   now := clock_timestamp();
   PERFORM lock_v1.check_kind(k, now);
@@ -68,6 +72,7 @@ CREATE OR REPLACE FUNCTION lock_v1.resize(k bytea, n bigint, what text, many big
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz; s lock_v1.semaphore; before bigint; after bigint; x record;
 BEGIN
+  PERFORM lock_v1.insist(lock_v1.is_number(n) AND lock_v1.is_number(many) AND what IN ('a', 'r', 'd'));
   PERFORM lock_v1.enter(k);
   now := clock_timestamp();
   PERFORM lock_v1.check_kind(k, now);
@@ -97,23 +102,23 @@ END $$;
 -- Ends a lease as a release does, but its permits do not come back.
 CREATE OR REPLACE FUNCTION lock_v1.forget(k bytea, o text, m text, c text)
 RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz; was_held boolean; told int;
+DECLARE now timestamptz; was_held boolean;
 BEGIN
+  PERFORM lock_v1.insist(lock_v1.is_owner(o) AND lock_v1.is_mode(m));
   PERFORM lock_v1.enter(k);
   now := clock_timestamp();
   was_held := lock_v1.drop_lease(k, o, m, now);
   IF was_held THEN
     UPDATE lock_v1.semaphore SET permits = greatest(0, permits - lock_v1.take(m)) WHERE key = k;
   END IF;
-  told := lock_v1.let_go(k, o, m, c, was_held, now);
-  PERFORM set_config('synchronous_commit', 'on', true);
-  RETURN told;
+  RETURN lock_v1.let_go(k, o, m, c, was_held, true, now);
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_v1.close(k bytea, n bigint, c text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz;
 BEGIN
+  PERFORM lock_v1.insist(lock_v1.is_number(n));
   PERFORM lock_v1.enter(k);
   now := clock_timestamp();
   PERFORM lock_v1.check_kind(k, now);
@@ -129,7 +134,8 @@ CREATE OR REPLACE FUNCTION lock_v1.undeclare(k bytea, o text)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz;
 BEGIN
-  PERFORM FROM lock_v1.key WHERE key = k FOR NO KEY UPDATE;
+  PERFORM lock_v1.insist(lock_v1.is_owner(o));
+  PERFORM lock_v1.hold(k);
   now := clock_timestamp();
   IF NOT lock_v1.has(k, o, 'x', now) THEN RETURN false; END IF;
   DELETE FROM lock_v1.semaphore WHERE key = k;

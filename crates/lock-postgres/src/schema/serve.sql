@@ -95,6 +95,6 @@ BEGIN
     END IF;
   END IF;
   INSERT INTO lock_v1.waiter VALUES (k, CASE WHEN f IS NULL THEN coalesce(hi, 0) + 1 ELSE coalesce(lo, 1) - 1 END,
-    o, m, f, t, n, v, until, c);
+    o, m, f, t, n, v, until, c, now);
   RETURN true;
 END $$;

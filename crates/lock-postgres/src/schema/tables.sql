@@ -1,9 +1,17 @@
 -- Version 1: the tables. A later version adds a file, and changes none that was released.
 
-CREATE TABLE lock_v1.meta (version int NOT NULL);
-INSERT INTO lock_v1.meta VALUES (0);
+-- What `init` has put here: the version of the tables, and which functions there are; and when `tidy` was done last. Every table has a primary key, because
+-- a publication of all tables refuses changes of a table without one.
+CREATE TABLE lock_v1.meta (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  version int NOT NULL,
+  functions text NOT NULL,
+  swept timestamptz NOT NULL DEFAULT '-infinity'
+);
+INSERT INTO lock_v1.meta (version, functions) VALUES (0, '');
 
--- One row for each lock. Every change of a lock holds this row, FOR NO KEY UPDATE at least.
+-- One row for each lock. Every change of a lock holds this row, FOR NO KEY UPDATE at least. Rows change often, so they are
+-- vacuumed often. No vacuum shortens a table: that would lock all verbs out.
 -- The columns from `owner` on are the exclusive lease: the frequent case costs one row.
 CREATE TABLE lock_v1.key (
   key bytea PRIMARY KEY,
@@ -15,7 +23,8 @@ CREATE TABLE lock_v1.key (
   ttl int,
   ends timestamptz NOT NULL DEFAULT '-infinity',
   client text NOT NULL DEFAULT ''
-) WITH (fillfactor = 50);                    -- so that updates stay on their page
+) WITH (fillfactor = 50,                      -- so that updates stay on their page
+  autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.01, vacuum_truncate = off);
 
 -- The leases that are not exclusive.
 CREATE TABLE lock_v1.holder (
@@ -29,7 +38,8 @@ CREATE TABLE lock_v1.holder (
   ends timestamptz NOT NULL,
   client text NOT NULL,
   PRIMARY KEY (key, owner, mode)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 70,
+  autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.01, vacuum_truncate = off);
 
 -- The queue. A conversion names in `former` the mode in which its owner holds the key.
 CREATE TABLE lock_v1.waiter (
@@ -43,9 +53,10 @@ CREATE TABLE lock_v1.waiter (
   value boolean NOT NULL,
   ends timestamptz NOT NULL,
   client text NOT NULL,
+  joined timestamptz NOT NULL,
   PRIMARY KEY (key, pos),
   UNIQUE (key, owner, mode)
-);
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.01, vacuum_truncate = off);
 
 -- Which client listens for which key. A crash ends all connections, so it may empty the table.
 CREATE UNLOGGED TABLE lock_v1.watcher (
@@ -74,6 +85,7 @@ CREATE TABLE lock_v1.cell (
 CREATE TABLE lock_v1.fence (key bytea PRIMARY KEY, seen bigint NOT NULL) WITH (fillfactor = 50);
 
 CREATE TABLE lock_v1.label (mark text PRIMARY KEY, label text NOT NULL, ends timestamptz NOT NULL);
+CREATE INDEX label_ends ON lock_v1.label (ends);
 
 -- All leases, with those that are over and not yet cleared.
 CREATE VIEW lock_v1.held AS

@@ -72,7 +72,7 @@ impl Batcher {
         Self { shared: Arc::new(Shared { link, script, by_slot }), pending: Mutex::default() }
     }
 
-    /// Sends the request together with those that begin in the same round on the same runtime.
+    /// Sends the request together with the requests that begin in its round on its runtime.
     ///
     /// # Cancel safety
     ///

@@ -42,7 +42,7 @@ impl Batches {
         }
     }
 
-    /// Renews a lease together with those whose renewals begin in the same round.
+    /// Renews a lease together with the leases whose renewals begin in this round.
     pub(crate) async fn renew(&self, hub: &Hub, names: &Names<'_>, request: &Renew) -> Together {
         if request.claim.mode != Mode::Exclusive || request.tokens > 0 {
             return Together::Alone;
@@ -57,7 +57,7 @@ impl Batches {
         }
     }
 
-    /// Keeps the place of a waiting claim, together with those whose requests begin in the same round. `None` if
+    /// Keeps the place of a waiting claim, together with the claims whose requests begin in this round. `None` if
     /// the request is to be sent alone. A grant may have to be confirmed.
     pub(crate) async fn keep(
         &self,

@@ -6,14 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::observer::{Observer, Observers};
+use lock_core::observer::{Observer, Observers, Telling};
 use lock_core::{Error, ErrorKind, Ttl};
 
 use crate::backend::{Limits, RedisBackend};
 use crate::commit::Wish;
 use crate::hub::{Channel, Listening};
 use crate::keys::{Gap, Keeping, Layout};
-use crate::link::{Origin, Quarantine, Settings, Telling};
+use crate::link::{Origin, Quarantine, Settings};
 use crate::options::{Notifications, Protocol};
 use crate::topology::{Common, Extras, Fleet, Target};
 
@@ -124,7 +124,7 @@ impl Builder {
 
     /// The prefix of the keys of all locks: `lock:` by default.
     ///
-    /// Clients of one lock must use the same prefix. It cannot contain braces.
+    /// All clients of one lock must use one prefix. The prefix cannot contain braces.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -180,7 +180,7 @@ impl Builder {
     /// every change of a watched key, and so every hand-over, costs each watching client a read, though no more
     /// than one in 20 ms.
     ///
-    /// It needs RESP3, Redis 6 and the rights to `client|tracking` and `client|caching`. If one of these is
+    /// Tracking needs RESP3, Redis 6 and the rights to `client|tracking` and `client|caching`. If one of these is
     /// missing, the client does without tracking.
     pub fn tracking(mut self, tracking: bool) -> Self {
         self.tracking = tracking;
@@ -199,10 +199,10 @@ impl Builder {
 
     /// How long the server remembers the fencing tokens of a lock after its lease: an hour by default.
     ///
-    /// It takes some 210 bytes for each name that was used during that time. In exchange tokens go on increasing
+    /// The server keeps some 210 bytes for each name that was used during that time. In exchange tokens go on increasing
     /// if the server's clock is set back: they start from the remembered tokens. A clock that is never set back by
     /// more than this time, as under NTP by slewing, loses nothing. At least a second, at most 30 days. All
-    /// clients of a lock should use the same value.
+    /// clients of a lock should use one value.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -212,7 +212,7 @@ impl Builder {
     ///
     /// A [`StoredMutex`](https://docs.rs/lock-sync/latest/lock_sync/struct.StoredMutex.html) whose value has gone begins
     /// with its initial value again, and a `OnceCell` is initialized again. Each write begins the time anew. At least a
-    /// second. All clients of a lock should use the same value.
+    /// second. All clients of a lock should use one value.
     pub fn value_retention(mut self, retention: Duration) -> Self {
         self.value_retention = Some(retention);
         self
@@ -226,7 +226,7 @@ impl Builder {
     /// free for the pause, and the claims keep their places. Choose a pause that is longer than the time between
     /// two tries of such a client. The price is that the lock is idle for up to a pause.
     ///
-    /// All clients of the key should use the same value: one without the option hands the lock over and counts no
+    /// All clients of the key should use one value: one without the option hands the lock over and counts no
     /// turn.
     pub fn gap(mut self, turns: u32, pause: Duration) -> Self {
         self.gap = Some((turns, pause));
@@ -247,7 +247,7 @@ impl Builder {
     /// A release and a renewal then also use the state of the lock. The server is asked for its term once a second on each
     /// connection, and by each grant of a lock that is shared, counted or was not released (some 6 µs). The user needs the right `+info`: without it, every request for a lock fails with
     /// [`ErrorKind::Denied`]. A holder that crashed without a release before a failover also costs such a pause,
-    /// once, if its lock is asked for within the [retention](Self::retention). All clients of a lock should use the same
+    /// once, if its lock is asked for within the [retention](Self::retention). All clients of a lock should use one
     /// value: a grant of a client without the quarantine names no term, and starts none.
     pub fn term_quarantine(mut self, on: bool) -> Self {
         self.term_quarantine = Some(on);
@@ -274,12 +274,12 @@ impl Builder {
     /// A request for a longer lease than `longest` fails with [`ErrorKind::InvalidConfig`], and nothing is sent: no other
     /// client could know how long to wait. The record remembers the longest lease of all clients, and a client with a longer
     /// one prolongs a quarantine that is under way. But the record may be lost with the data. So all clients must use the
-    /// option, with the same value.
+    /// option, with one value.
     ///
     /// A grant costs nothing more. The first request for a lock on each connection costs one command more. The user needs the right
     /// `+info`: without it, requests for locks fail with [`ErrorKind::Denied`].
     ///
-    /// It does not notice:
+    /// The client does not notice:
     ///
     /// - `FLUSHALL`, eviction or a deletion, by clients that stay connected. A new connection notices if the record has gone;
     /// - a restart that a proxy hides, because the connection of the client lives on;
@@ -306,7 +306,7 @@ impl Builder {
     /// Counts a lease only once so many replicas have it: never by default.
     ///
     /// Every grant, hand-over, conversion and renewal then costs a commit on a connection of its own: the client writes a
-    /// marker behind the grant, and waits until all `replicas` have the marker (`WAIT`). Tasks that ask at the same time
+    /// marker behind the grant, and waits until all `replicas` have the marker (`WAIT`). Tasks that ask at one time
     /// share a commit. `replicas` is the number of *all* replicas that each server has, in a cluster of each primary. If
     /// more or fewer are attached, no grant counts: a replica that is not waited for may be the one that is promoted.
     ///
@@ -340,7 +340,7 @@ impl Builder {
 
     /// Whether a [confirmed](Self::confirm) lease has to be on the disks of the server and of its replicas: no by default.
     ///
-    /// It needs append-only files on all of them, Redis or Valkey from version 7.2 on (`WAITAOF`), and the right
+    /// This needs append-only files on all of them, Redis or Valkey from version 7.2 on (`WAITAOF`), and the right
     /// `+waitaof`. An older server refuses every grant with [`ErrorKind::Unsupported`]. With `appendfsync everysec` a grant
     /// takes up to a second and more.
     pub fn confirm_on_disk(mut self, on_disk: bool) -> Self {
@@ -350,8 +350,8 @@ impl Builder {
 
     /// How long a request may take once there is a connection: 2 s by default.
     ///
-    /// It is measured in steps of a sixteenth. Keep it well below the time to live of the leases. In a cluster and behind
-    /// sentinels, a request that no server ran is sent again for as long as this.
+    /// The client measures this time in steps of a sixteenth. Keep the time well below the time to live of the leases. In a
+    /// cluster and behind sentinels, the client sends a request that no server ran again, for as long as this time.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout;
         self

@@ -145,7 +145,7 @@ impl Poll<'_> {
         voted(ballot, Some(inbox.is_some()), &answer).ok_or_else(unintelligible)
     }
 
-    /// Looks at the server in full after a vote that took too long. A repeated ballot brings the same vote.
+    /// Looks at the server in full after a vote that took too long. A repeated ballot brings its first vote again.
     async fn vote_again(
         &self,
         live: &Live,
@@ -159,7 +159,7 @@ impl Poll<'_> {
                 Ok(vote)
             }
             Vote::Abstains => {
-                // The server may hold the lease all the same, so the ballot has to be released.
+                // The server may hold the lease even so, so the ballot has to be released.
                 live.checks().failed();
                 let message = "the standing of the server has changed since it voted";
                 Err(Error::new(ErrorKind::NotReady, message).into())

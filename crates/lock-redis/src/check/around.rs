@@ -1,9 +1,9 @@
 //! Asks what a server does not tell itself: its replicas, the sentinels that watch it, and another connection.
 
 use futures::future::join_all;
-use lock_core::Clock;
+use lock_core::{Clock, check};
 
-use super::clocks::{micros, told, wall_clock};
+use super::clocks::{micros, told};
 use super::facts::{Facts, Look, Probe, Replica, Sentinel, View};
 use super::info::Info;
 use crate::link::{Live, Origin, Settings, enquire};
@@ -57,7 +57,7 @@ pub(super) async fn replicas(
             return Replica { address, clock };
         };
         let steady = || micros(clock.now().saturating_duration_since(begin).as_micros());
-        let (wall, before) = (wall_clock(), steady());
+        let (wall, before) = (check::Look::wall(), steady());
         let answer = enquire(settings, &live.endpoint().at(at).into(), &question).await;
         let clock = match answer.map(|reply| told(&reply)) {
             Ok(Some(told)) => {

@@ -1,7 +1,5 @@
 //! Times, as servers and this machine tell them.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use crate::wire::Reply;
 
 /// Reads the seconds and the microseconds.
@@ -10,10 +8,6 @@ pub(super) fn told(reply: &Reply) -> Option<i64> {
     let [Reply::Text(seconds), Reply::Text(micros)] = parts.as_slice() else { return None };
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
-}
-
-pub(super) fn wall_clock() -> i64 {
-    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
 }
 
 pub(super) fn micros(micros: u128) -> i64 {

@@ -1,11 +1,9 @@
 //! What the check asks of one server, before any judgement.
 
-use std::time::Duration;
-
-use lock_core::{Error, ErrorKind};
+use lock_core::check::{ClockOffset, Rehearsal};
+use lock_core::{Error, ErrorKind, check};
 
 use super::info::Info;
-use super::report::ClockOffset;
 use crate::options::Notifications;
 
 /// The facts about the servers of a deployment.
@@ -131,36 +129,6 @@ pub(super) struct Scripts {
     pub(super) sent_whole: bool,
 }
 
-/// How a lock went that was acquired, renewed, watched and handed over.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rehearsal {
-    pub(super) outcome: Outcome,
-    /// Why the lock could not be watched.
-    pub(super) unwatched: Option<String>,
-    /// Why the holders of the lock could not be listed.
-    pub(super) unseen: Option<String>,
-    /// Whether the second claim got no place in the queue, though it wanted one.
-    pub(super) unqueued: bool,
-    /// No message of the release came within this time.
-    pub(super) unheard: Option<Duration>,
-    /// Whether the message came, and the server counted no receiver.
-    pub(super) uncounted: bool,
-}
-
-/// What became of the lock.
-#[derive(Clone, Debug, Default)]
-pub(super) enum Outcome {
-    /// It was granted and renewed.
-    #[default]
-    Worked,
-    /// Another client had it. It probably runs this check.
-    Busy,
-    /// It was gone a moment after it was granted.
-    Vanished,
-    /// A request failed.
-    Failed(ErrorKind, String),
-}
-
 impl<T> Probe<T> {
     /// The answer, or the refusal.
     ///
@@ -195,13 +163,6 @@ pub(super) fn is_silence(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::ShuttingDown)
 }
 
-impl Rehearsal {
-    /// Whether a request failed, perhaps because the connection has ended.
-    pub(super) fn has_failed(&self) -> bool {
-        matches!(self.outcome, Outcome::Failed(..))
-    }
-}
-
 impl Facts {
     /// Whether the server is a replica; `None` if it does not say.
     pub(super) fn is_replica(&self) -> Option<bool> {
@@ -219,9 +180,7 @@ impl Facts {
 impl Look {
     /// How far the clock of the server is ahead.
     pub(super) fn offset(&self) -> ClockOffset {
-        let half = self.took.max(0) / 2;
-        let ahead = self.told.saturating_sub(self.wall).saturating_sub(half);
-        ClockOffset::new(ahead, half.unsigned_abs() + 1)
+        check::Look { wall: self.wall, took: self.took, told: self.told }.offset()
     }
 }
 

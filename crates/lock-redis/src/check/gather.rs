@@ -1,10 +1,11 @@
 //! Asks the server for the facts.
 
+use lock_core::check::{self, Rehearsal};
 use lock_core::{Backend as _, Error, ErrorKind, Instant, Key};
 
 use super::around;
-use super::clocks::{micros, told, wall_clock};
-use super::facts::{Config, Deployment, Facts, Look, Probe, Rehearsal, Scripts, Wants, is_silence};
+use super::clocks::{micros, told};
+use super::facts::{Config, Deployment, Facts, Look, Probe, Scripts, Wants, is_silence};
 use super::info::Info;
 use super::rehearsal::{NAME, rehearse};
 use crate::RedisBackend;
@@ -71,7 +72,7 @@ async fn examine(backend: &RedisBackend, site: &Site, is_home: bool) -> Result<F
         facts.untracked = untracked(&live).await?;
     }
     if facts.is_replica() != Some(true) && facts.scripts.refused.is_none() && is_home {
-        facts.rehearsal = Some(rehearse(backend).await);
+        facts.rehearsal = Some(rehearse(backend).await?);
     }
     if let Some(notifications) = enabled(backend, &live, &facts).await? {
         facts.notifications = notifications;
@@ -284,7 +285,7 @@ async fn untracked(live: &Live) -> Result<Option<String>, Error> {
 /// Looks at the clock of the server.
 async fn look(live: &Live, begin: Instant, backend: &RedisBackend) -> Result<Probe<Look>, Error> {
     let steady = || micros(backend.clock().now().saturating_duration_since(begin).as_micros());
-    let (wall, before) = (wall_clock(), steady());
+    let (wall, before) = (check::Look::wall(), steady());
     let answer = ask(live, &["TIME"]).await;
     let took = steady() - before;
     let read = |reply| match told(&reply) {

@@ -1,4 +1,4 @@
-//! The check of a deployment: what is wrong with it for locks, and what to do.
+//! The check of a deployment: its problems for locks, and their remedies.
 //!
 //! [`RedisBackend::check`] asks every server that has keys for facts, uses each verb of a lock once, and returns a [`Report`]. Each
 //! [`Finding`] has a [`Severity`], a stable code, the reason why it matters, and the remedy. `cargo run --example doctor
@@ -10,7 +10,7 @@
 //!
 //! # Findings
 //!
-//! | code | severity | what was found |
+//! | code | severity | finding |
 //! | --- | --- | --- |
 //! | `not-ready` | critical | the server loads its data, fails over, or is busy with a script |
 //! | `scripts-refused` | critical | the server runs no scripts |
@@ -79,18 +79,20 @@ mod rehearsal;
 mod report;
 
 use lock_core::Error;
+pub use lock_core::check::{ClockOffset, Finding, Severity};
 
-pub use self::report::{ClockOffset, Finding, Report, Role, Server, Severity, Topology};
+pub use self::report::{Report, Role, Server, Topology};
 use crate::RedisBackend;
 
 impl RedisBackend {
-    /// Examines the servers, and says [what is wrong with them](crate::check#findings) for locks.
+    /// Examines the servers, and reports [their problems](crate::check#findings) for locks.
     ///
-    /// In a cluster it looks at every primary, and behind sentinels at the primary and at each sentinel. It asks the
-    /// replicas of such a deployment for their time. At one primary it acquires, renews, watches, inspects and hands
-    /// over a lock under the name `lock-redis/check`. It tries the commands of all scripts on a key of no lock. It changes no setting and no other key.
+    /// In a cluster the check looks at every primary, and behind sentinels at the primary and at each sentinel. The check asks
+    /// the replicas of such a deployment for their time. At one primary it acquires, renews, watches, inspects and hands
+    /// over a lock under the name `lock-redis/check`. The check tries the commands of all scripts on a key of no lock. It
+    /// changes no setting and no other key.
     ///
-    /// For the start of an app, or for a person with a question. Locks do not depend on this check. It takes some forty
+    /// For the start of an app, or for a person with a question. Locks do not depend on this check. The check takes some forty
     /// requests, and up to one [command timeout](crate::Builder::command_timeout) if no message of a release comes.
     ///
     /// ```no_run
@@ -116,6 +118,7 @@ impl RedisBackend {
     ///
     /// If the lease of the check's own lock is lost, that is a finding. No lock of the app is touched.
     pub async fn check(&self) -> Result<Report, Error> {
-        Ok(findings::report(&gather::gather(self).await?))
+        let found = gather::gather(self).await?;
+        Ok(findings::report(&found).promising(&found.name, self))
     }
 }

@@ -1,45 +1,8 @@
 //! The report, as users see it.
 
-use std::borrow::Cow;
 use std::fmt;
 
-/// How much a [`Finding`] matters for locks. A later variant matters more.
-///
-/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
-#[non_exhaustive]
-pub enum Severity {
-    /// Good to know. Nothing has to be done.
-    Info,
-    /// The check cannot know this. The remedy says which right or which question answers it.
-    Unknown,
-    /// Locks work, but they are less safe, or slower to wait for.
-    Warning,
-    /// Locks do not work, or the server gives away locks that are held.
-    Critical,
-}
-
-/// One thing that the check found at one server, or in a deployment as a whole.
-///
-/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Finding {
-    /// How much it matters.
-    pub severity: Severity,
-    /// A stable name of this kind of finding, in kebab-case. The [table](crate::check#findings) lists all names.
-    pub code: &'static str,
-    /// The server: its address and database, without credentials. For a finding about a whole deployment, its hosts.
-    pub server: String,
-    /// What is so.
-    pub finding: Cow<'static, str>,
-    /// Why that matters for a lock.
-    pub reason: Cow<'static, str>,
-    /// What to do about it.
-    pub remedy: Cow<'static, str>,
-}
+use lock_core::check::{self, ClockOffset, Examined};
 
 /// What one server told about itself. A value is `None` if the server did not tell it.
 ///
@@ -96,127 +59,32 @@ pub enum Topology {
     Cluster,
 }
 
-/// How far the clock of a server is ahead of the wall clock of this machine.
-///
-/// The true difference lies between `micros - uncertainty_micros` and `micros + uncertainty_micros`, if neither
-/// clock was set during the request.
-///
-/// [`RedisBackend::check`](crate::RedisBackend::check) has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct ClockOffset {
-    /// The difference in microseconds, negative if the server is behind.
-    pub micros: i64,
-    /// Half of the round trip of the request, in microseconds.
-    pub uncertainty_micros: u64,
-}
-
-impl ClockOffset {
-    pub(super) fn new(micros: i64, uncertainty_micros: u64) -> Self {
-        Self { micros, uncertainty_micros }
-    }
-}
-
 /// What [`RedisBackend::check`](crate::RedisBackend::check) found.
 ///
-/// `Display` prints it for people. With the feature `serde` it is `Serialize`, for example for `serde_json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Report {
-    /// The servers that were examined.
-    pub servers: Vec<Server>,
-    /// What was found, the most severe findings first.
-    pub findings: Vec<Finding>,
-}
+/// ```no_run
+/// # async fn run(backend: lock_redis::RedisBackend) -> Result<(), lock_core::Error> {
+/// use lock_redis::check::Severity;
+///
+/// let report = backend.check().await?;
+/// assert!(report.worst() < Some(Severity::Critical), "{report}");
+/// # Ok(())
+/// # }
+/// ```
+pub type Report = check::Report<Server>;
 
-impl Report {
-    pub(super) fn new(servers: Vec<Server>, findings: Vec<Finding>) -> Self {
-        let mut report = Self { servers, findings };
-        report.sort();
-        report
-    }
-
-    /// The highest severity of all findings; `None` if there are no findings.
-    ///
-    /// ```no_run
-    /// # async fn run(backend: lock_redis::RedisBackend) -> Result<(), lock_core::Error> {
-    /// use lock_redis::check::Severity;
-    ///
-    /// let report = backend.check().await?;
-    /// assert!(report.worst() < Some(Severity::Critical), "{report}");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(|finding| finding.severity).max()
-    }
-
-    /// The findings with this code, one for each server that has it.
-    ///
-    /// ```
-    /// let report = lock_redis::check::Report::default();
-    /// assert_eq!(report.with_code("no-persistence").count(), 0);
-    /// ```
-    pub fn with_code(&self, code: &str) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(move |finding| finding.code == code)
-    }
-
-    /// Adds what was found at other servers.
-    ///
-    /// ```
-    /// use lock_redis::check::Report;
-    ///
-    /// let mut report = Report::default();
-    /// report.append(Report::default());
-    /// assert_eq!(report.worst(), None);
-    /// ```
-    pub fn append(&mut self, other: Self) {
-        self.servers.extend(other.servers);
-        self.findings.extend(other.findings);
-        self.sort();
-    }
-
-    /// Findings of one severity keep their order.
-    fn sort(&mut self) {
-        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Info => "info",
-            Self::Unknown => "unknown",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        })
-    }
-}
-
-/// One line for each server, and a paragraph for each finding.
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for server in &self.servers {
-            writeln!(f, "{server}")?;
-        }
-        for finding in &self.findings {
-            writeln!(f, "\n{finding}")?;
-        }
-        match self.worst() {
-            Some(worst) => write!(f, "\nfindings: {}, worst: {worst}", self.findings.len()),
-            None => write!(f, "\nfindings: 0"),
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} at {}", self.severity, self.code, self.server)?;
-        writeln!(f, "  {}", self.finding)?;
-        writeln!(f, "  why: {}", self.reason)?;
-        write!(f, "  do:  {}", self.remedy)
+/// The server, for a report of any store.
+impl From<Server> for Examined {
+    fn from(server: Server) -> Self {
+        let role = server.role.map(|it| role(Some(it)));
+        let topology = server.topology.map(|it| topology(Some(it)));
+        Self::new(server.address)
+            .with("version", server.version)
+            .with("role", role)
+            .with("topology", topology)
+            .with("replicas", server.replicas)
+            .with("eviction-policy", server.eviction_policy)
+            .with("notify-keyspace-events", server.notifications.map(|flags| format!("{flags:?}")))
+            .with("clock", server.clock)
     }
 }
 
@@ -236,16 +104,6 @@ impl fmt::Display for Server {
     }
 }
 
-impl fmt::Display for ClockOffset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = |micros: u64| micros as f64 / 1_000.0;
-        let side = if self.micros < 0 { "behind" } else { "ahead" };
-        let (difference, half) =
-            (millis(self.micros.unsigned_abs()), millis(self.uncertainty_micros));
-        write!(f, "{difference:.2} ms {side} (± {half:.2} ms)")
-    }
-}
-
 fn role(role: Option<Role>) -> &'static str {
     match role {
         Some(Role::Master) => "master",
@@ -261,48 +119,5 @@ fn topology(topology: Option<Topology>) -> &'static str {
         Some(Topology::Sentinel) => "sentinel",
         Some(Topology::Cluster) => "cluster",
         None => "unknown",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn finding(severity: Severity, code: &'static str, server: &str) -> Finding {
-        let (finding, reason, remedy) = ("it is so".into(), "it matters".into(), "act".into());
-        Finding { severity, code, server: server.into(), finding, reason, remedy }
-    }
-
-    fn report(address: &str, findings: Vec<Finding>) -> Report {
-        Report::new(vec![Server { address: address.into(), ..Server::default() }], findings)
-    }
-
-    #[test]
-    fn the_worst_comes_first_in_the_report_of_several_servers_too() {
-        let mut both = report(
-            "a:1/0",
-            vec![finding(Severity::Info, "x", "a:1/0"), finding(Severity::Warning, "y", "a:1/0")],
-        );
-        assert_eq!(both.worst(), Some(Severity::Warning));
-        both.append(report("b:1/0", vec![finding(Severity::Unknown, "x", "b:1/0")]));
-        let codes: Vec<_> = both.findings.iter().map(|it| (it.code, &*it.server)).collect();
-        assert_eq!(codes, [("y", "a:1/0"), ("x", "b:1/0"), ("x", "a:1/0")]);
-        assert_eq!((both.servers.len(), both.with_code("x").count()), (2, 2));
-        assert_eq!(report("a:1/0", Vec::new()).worst(), None);
-    }
-
-    #[test]
-    fn people_read_every_part_of_a_finding() {
-        let shown = report("a:1/0", vec![finding(Severity::Unknown, "x", "a:1/0")]).to_string();
-        for part in ["a:1/0: version unknown", "unknown: x at a:1/0", "it is so", "it matters"] {
-            assert!(shown.contains(part), "{shown}");
-        }
-        assert!(report("a:1/0", Vec::new()).to_string().ends_with("findings: 0"));
-    }
-
-    #[test]
-    fn an_offset_is_shown_with_its_uncertainty() {
-        assert_eq!(ClockOffset::new(-1_500, 240).to_string(), "1.50 ms behind (± 0.24 ms)");
-        assert_eq!(ClockOffset::new(90_000, 1_000).to_string(), "90.00 ms ahead (± 1.00 ms)");
     }
 }

@@ -34,7 +34,7 @@ struct Committer {
     channel: tokio::sync::Mutex<Option<Channel>>,
 }
 
-/// A connection to the same run of the same server.
+/// A connection to one run of one server, that of the grants.
 struct Channel {
     live: Live,
     /// Whether the last commit found those replicas attached that count. Then the next one waits for them at once.
@@ -259,7 +259,7 @@ async fn in_task<T: Send + 'static>(
     tokio::spawn(commit).await.map_err(|_| unconfirmed("the tokio runtime is going away"))
 }
 
-/// Opens a connection to the same run of the same server.
+/// Opens another connection to this run of this server.
 async fn open_beside(link: &Link, live: &Live) -> Result<Live, Failure> {
     let own = link.beside(live).await.map_err(Failure::Unsent)?;
     if run_of(&own).await? == run_of(live).await? {

@@ -15,7 +15,7 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// The marker is this `key`. The `lock` is in the same slot.
+    /// The marker is this `key`. The `lock` is in the slot of the key.
     pub(crate) fn new(key: &[u8], lock: &[u8], asking: bool) -> Self {
         Self { key: key.into(), lock: lock.into(), asking }
     }

@@ -1,6 +1,6 @@
 //! Grants that replicas have confirmed.
 //!
-//! The committer of a connection has a connection of its own to the same run of the same server. After a grant it writes
+//! The committer of a connection has a connection of its own to this run of this server. After a grant it writes
 //! a marker there and waits until the replicas have it (`WAIT`). Replication is a prefix, so they have the grant then.
 //! A commit covers every grant that was answered before it began, so tasks that ask together share one.
 //!

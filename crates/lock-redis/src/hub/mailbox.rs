@@ -50,7 +50,7 @@ impl Mailbox {
         self.set(bit);
     }
 
-    /// Says that there will be no more hints.
+    /// Says that no more hints come.
     pub(crate) fn end(&self) {
         self.set(ENDED);
     }

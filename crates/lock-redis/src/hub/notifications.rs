@@ -23,7 +23,7 @@ pub(super) async fn prepare(live: &Live, mode: Notifications) -> Result<bool, Er
             let message = "keyspace notifications are required, but the server does not let us ask";
             return Err(Error::with_source(ErrorKind::Unsupported, message, error));
         }
-        // The server may send them all the same, and listening is cheap.
+        // The server may send them even so, and listening is cheap.
         Err(_) => return Ok(true),
     };
     if missing(&flags).is_empty() {

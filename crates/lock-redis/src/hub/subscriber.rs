@@ -161,7 +161,7 @@ impl Subscriber {
             match outcome {
                 Err(error) if is_of_connection(error.kind()) => Err(error),
                 Err(error) => {
-                    tracing::debug!(%error, "no message will tell of the releases of a lock: the subscription was refused");
+                    tracing::debug!(%error, "no message tells of the releases of a lock: the server refused the subscription");
                     Ok(None)
                 }
                 Ok(_) => Ok(None),

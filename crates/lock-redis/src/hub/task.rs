@@ -328,7 +328,7 @@ impl Task {
         }
     }
 
-    /// No watch can be admitted. The answer is kept if it would be the same for every watch:
+    /// No watch can be admitted. The answer is kept if every watch would get it:
     /// another question would cost a connection each time.
     fn refused(&mut self, error: Error) {
         let subscriber = self.hang_up();

@@ -2,7 +2,7 @@
 //!
 //! A server that is promoted, or that starts anew, gets a new name for its history (`master_replid`), which no server
 //! has had before. An inbox names the term in which its client subscribed. So a script that publishes to an inbox
-//! knows what it means if no client hears: in the same term the client has gone. In another term the client may not
+//! knows the meaning if no client hears: within this term the client has gone. In another term the client may not
 //! have subscribed here yet, because the server has just been promoted or the slot has just been moved. Then the claim
 //! keeps its turn, and gets the lock for the short time of a lease that is handed over.
 //!

@@ -36,7 +36,7 @@ impl Live {
         let Some(told) = &self.told else { return self.run_plainly(call).await };
         let (verb, sent) = (call.script().verb(), CLOCK.now());
         let outcome = self.run_plainly(call).await;
-        told.answered(verb, sent, &outcome);
+        told.answered(verb, sent, outcome.as_ref().err().map(Failure::error));
         outcome
     }
 
@@ -67,7 +67,7 @@ impl Live {
         let (verb, sent) = (call.script().verb(), CLOCK.now());
         let told = self.tell_before(&mut call, then).await;
         if let Some(observed) = &self.told {
-            observed.answered(verb, sent, &told);
+            observed.answered(verb, sent, told.as_ref().err().map(Failure::error));
         }
         match told {
             Err(Failure::NoScript(_) | Failure::NoCommand(_) | Failure::Asks(..)) => Ok(None),
@@ -190,9 +190,9 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::link::Telling;
-    use crate::scripts::RENEW;
+    use crate::scripts::{RELEASE, RENEW};
     use crate::wire::{Connection, Endpoint, Version};
+    use lock_core::observer::Telling;
 
     /// A server that accepts some commands and refuses the others. It knows one script at most.
     #[derive(Default)]
@@ -304,6 +304,24 @@ mod tests {
     fn set(fake: &Mutex<Fake>, refuses: &'static [&'static str], knows: bool) {
         let mut fake = fake.lock().unwrap();
         (fake.refuses, fake.knows) = (refuses, knows);
+    }
+
+    #[tokio::test]
+    async fn a_usual_script_is_sent_ahead_of_its_first_call_and_no_other() {
+        let (live, fake) = live().await;
+        let live = live.preloading([&RENEW].into_iter());
+        works(&live, &fake, &["SCRIPT", "EVALSHA"]).await;
+        works(&live, &fake, &["EVALSHA"]).await;
+
+        let (live, fake) = self::live().await;
+        let live = live.preloading([&RELEASE].into_iter());
+        works(&live, &fake, &["EVALSHA", "SCRIPT", "EVALSHA"]).await;
+
+        // A server that loads no scripts says so when the call is refused.
+        let (live, fake) = self::live().await;
+        set(&fake, &["SCRIPT"], false);
+        let live = live.preloading([&RENEW].into_iter());
+        works(&live, &fake, &["SCRIPT", "EVALSHA", "SCRIPT", "EVAL"]).await;
     }
 
     #[tokio::test]

@@ -24,10 +24,7 @@ pub(super) async fn connect(
         if live.connection().version() == Version::Resp2 {
             meet(live.connection()).await?;
         }
-        for script in scripts::usual(settings.terms) {
-            live.connection().preload(script).await;
-        }
-        Ok(live)
+        Ok(live.preloading(scripts::usual(settings.terms)))
     })
     .await
 }
@@ -81,7 +78,7 @@ impl Dedicated {
                 #[cfg(feature = "tls")]
                 Stream::Tls(stream) => PubSub::open(stream, endpoint, hear).await?,
             };
-            let told = settings.telling.connected(&endpoint.address);
+            let told = settings.telling.connected(&endpoint.address).map(Arc::new);
             let (end, task) = spawn(driver, told);
             Ok(Self { pubsub, end, task })
         })

@@ -6,17 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lock_core::observer::{Telling, Told};
 use lock_core::{Clock, Error, ErrorKind, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::checks::Checks;
-use super::manner::Manners;
+use super::manner::{Manner, Manners};
 use super::mover::Mover;
+use super::preloads::Preloads;
 use super::pulse::{Pulse, Unanswered};
 use super::recall::Recall;
 use super::settings::STRIKES;
-use super::telling::{Telling, Told};
 use super::terms::Terms;
 use crate::wire::Script;
 use crate::wire::{By, Call, Command, Connection, Driver, Endpoint, Failure, Numbers, Reply};
@@ -28,6 +29,7 @@ pub(crate) struct Live {
     connection: Connection,
     numbers: Numbers,
     pub(super) manners: Manners,
+    preloads: Preloads,
     checks: Checks,
     recall: Recall,
     pub(super) terms: Terms,
@@ -64,7 +66,7 @@ impl Live {
         let numbers = Numbers::new()?;
         let pulse = Arc::new(Pulse::new(limit));
         let mover = Mover::new(driver);
-        let told = telling.connected(&endpoint.address);
+        let told = telling.connected(&endpoint.address).map(Arc::new);
         let (end, driver) = spawn(Arc::clone(&mover).run(), told.clone());
         let ended = Arc::clone(&end);
         tokio::spawn(Arc::clone(&pulse).run(async move { ended.reached().await }));
@@ -74,6 +76,7 @@ impl Live {
             connection,
             numbers,
             manners: Manners::default(),
+            preloads: Preloads::default(),
             checks: Checks::default(),
             recall: Recall::default(),
             terms: Terms::default(),
@@ -88,6 +91,11 @@ impl Live {
             driver,
             told,
         })
+    }
+
+    /// Has the server load each of these scripts before its first call, without a round trip of its own.
+    pub(super) fn preloading(self, scripts: impl Iterator<Item = &'static Script>) -> Self {
+        Self { preloads: scripts.collect(), ..self }
     }
 
     /// Sends a command and waits for its reply, up to the time limit.
@@ -105,7 +113,11 @@ impl Live {
     ///
     /// Leaves open whether the script ran.
     pub(super) async fn tell(&self, call: &mut Call, by: By) -> Result<Answer, Failure> {
-        self.ask(pin!(self.connection.run(call, by, self.numbers.next()))).await
+        let telling = async {
+            self.preload(call, by).await;
+            self.connection.run(call, by, self.numbers.next()).await
+        };
+        self.ask(pin!(telling)).await
     }
 
     /// Calls a script by its digest and sends a command right behind it, and waits for both replies, up to the time limit.
@@ -115,6 +127,7 @@ impl Live {
         then: &Command,
     ) -> Result<[Reply; 2], Failure> {
         let telling = async {
+            self.preload(call, By::Digest).await;
             let replies = self.connection.run_before(call, self.numbers.next(), then).await?;
             Ok(Reply::List(replies.into()))
         };
@@ -123,6 +136,18 @@ impl Live {
                 Ok(<[Reply; 2]>::try_from(replies).unwrap_or([Reply::Nil, Reply::Nil]))
             }
             _ => Ok([Reply::Nil, Reply::Nil]),
+        }
+    }
+
+    /// Sends the script ahead of its first call, if it is one of those, and the server is not known to load none.
+    async fn preload(&self, call: &Call, by: By) {
+        if by == By::Digest
+            && self.manners.get() == Manner::Loads
+            && let Some(first) = self.preloads.of(call.sends())
+        {
+            // Once for each script of a connection, so the calls have no room for it.
+            Box::pin(self.connection.preload(call.sends())).await;
+            self.preloads.is_sent(first);
         }
     }
 

@@ -11,6 +11,7 @@ mod connect;
 mod live;
 mod manner;
 mod mover;
+mod preloads;
 mod pulse;
 mod recall;
 mod recalling;
@@ -19,7 +20,6 @@ mod sentinels;
 mod settings;
 mod stream;
 mod survey;
-mod telling;
 mod terms;
 #[cfg(feature = "tls")]
 mod tls;
@@ -40,7 +40,6 @@ pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
-pub(crate) use self::telling::Telling;
 pub(crate) use self::terms::history;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
@@ -131,7 +130,7 @@ impl Link {
         let connected = self.connected().await;
         if let Err(error) = &connected {
             let Settings { telling, origin, .. } = self.settings();
-            telling.unsent(origin, verb, since, error);
+            telling.answered(origin, verb, since, Some(error));
         }
         connected
     }

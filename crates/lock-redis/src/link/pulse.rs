@@ -28,7 +28,7 @@ pub(crate) enum Unanswered {
     Ended,
 }
 
-/// One timer for the deadlines of many requests, all with the same time limit.
+/// One timer for the deadlines of many requests, all with one time limit.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     limit: Duration,

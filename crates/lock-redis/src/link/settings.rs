@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::observer::Telling;
+
 use super::recall::Quarantine;
-use super::telling::Telling;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 use crate::options::Protocol;

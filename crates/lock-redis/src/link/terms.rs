@@ -7,7 +7,7 @@
 //! The server may have another term by the time it grants. That does no harm, because the named term is one in which
 //! *this server was the primary*, now or earlier. A primary never has a term again that it had before, and no other
 //! server has that term as a primary. So whichever server finds the grant under another term than that of the grant also
-//! finds that it is not its own. It keeps the lock back, at worst in vain. The other way round it would matter: whether a
+//! finds that it is not its own. That server keeps the lock back, at worst in vain. The other way round it would matter: whether a
 //! lock was held under *another* term than the present one is asked of the server, in the script, whenever the lock was
 //! not released.
 

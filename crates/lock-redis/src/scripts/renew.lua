@@ -5,8 +5,11 @@
 -- ARGV[3]  how many further token numbers to reserve, at most; or 0
 -- ARGV[4]  the inbox on which the client hears, if it watches the lock; or empty
 -- ARGV[5]  the mode; exclusive if it is left out
+-- ARGV[6]  if the client knows that it shortens the lease: when the lease ends; or left out
 --
 -- Replies 0 if the owner does not hold the lock in this mode, or else "demand" or "demand first last": `w`
--- if a claim waits in the queue, `q` if none does and the client will be told when that changes, `u`
--- otherwise; and the tokens, if there are any.
+-- if a claim waits in the queue, `q` if none does and the client hears when that changes, `u`
+-- otherwise; and the tokens, if there are any. Replies "l ends", and changes nothing, if the renewal would shorten the
+-- lease and does not name its end, in ms of this server's clock. Such a renewal may be late: its client may have given it up,
+-- and have made a longer one on another connection. A client that still waits asks again, with the end.
 

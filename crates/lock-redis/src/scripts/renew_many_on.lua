@@ -3,6 +3,8 @@ return for_each(3, 3, function(owner, lease, inbox)
   read_lock()
   if value ~= owner then
     return 0
+  elseif call('PTTL', KEYS[1]) > lease then
+    return '?'
   end
   -- The state is prolonged once in a while, and never ends before the lease.
   local lasts = call('PTTL', KEYS[2]) >= lease + retention * 2 / 3

@@ -12,19 +12,19 @@
 -- ARGV[3]  the state, if the slot is being moved; or empty
 -- ARGV[4]  the number of the request
 --
--- Replies as renew_quick.lua. The full script decides if the state knows of no lease that is as long.
+-- Replies as renew_quick.lua. The full script also decides if the state knows of no lease that is as long.
 
 local value = redis.pcall('GETRANGE', KEYS[1], '0', '33')
 if value ~= ARGV[1] and value ~= ARGV[1] .. 'w' then
   return ARGV[4] .. ' ?'
 end
+local wanted, left = tonumber(ARGV[2]), redis.call('PTTL', KEYS[1])
 local state = redis.pcall('GETRANGE', KEYS[2] or ARGV[3], '33', '74')
 local lease = type(state) == 'string' and string.match(state, ' t%x+%.(%d+)')
 if not KEYS[2] and (state == '' or type(state) ~= 'string') then
-  local is_noted = redis.call('PTTL', KEYS[1]) > 1000 or tonumber(ARGV[2]) <= 1000
-  lease = is_noted and ARGV[2]
+  lease = (left > 1000 or wanted <= 1000) and wanted
 end
-if not lease or tonumber(lease) < tonumber(ARGV[2]) then
+if not lease or tonumber(lease) < wanted or left > wanted then
   return ARGV[4] .. ' ?'
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

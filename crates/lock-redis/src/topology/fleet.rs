@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::observer::Telling;
 use lock_core::{Clock, Error, ErrorKind};
 use tokio::time;
 
@@ -11,7 +12,7 @@ use super::node::{Common, Node, Site};
 use super::patience::{Next, Patience};
 use super::roster::Roster;
 use super::url::Target;
-use crate::link::{Origin, Settings, Telling};
+use crate::link::{Origin, Settings};
 use crate::slot;
 use crate::wire::Failure;
 
@@ -80,9 +81,15 @@ impl Fleet {
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        match &self.0.way {
-            Way::Server(site) => request(site.clone()).await.map_err(Failure::into_error),
-            way => Box::pin(way.roam((self.0.limit, &self.0.telling), key, request)).await,
+        let Shared { way, limit, telling, .. } = &*self.0;
+        if let Way::Server(site) = way {
+            return request(site.clone()).await.map_err(Failure::into_error);
+        }
+        let patience = Patience::new(CLOCK.now(), *limit);
+        match way.attempt(None, telling, key, &request).await {
+            Ok(answer) => Ok(answer),
+            // Few requests need more than one attempt, so the others have no room for it.
+            Err(failed) => Box::pin(way.roam(failed, patience, telling, key, request)).await,
         }
     }
 
@@ -144,40 +151,54 @@ fn only(origin: Origin, settings: Settings, common: &Common) -> Result<Site, Err
 }
 
 impl Way {
-    /// Sends a request until a server has run it, or its time is over.
+    /// Sends a request once: to this server, or else to the one that has the key. If it fails, the server comes with the
+    /// failure, if an observer wants to know it.
+    async fn attempt<T, F>(
+        &self,
+        site: Option<Site>,
+        telling: &Telling,
+        key: &[u8],
+        request: &impl Fn(Site) -> F,
+    ) -> Result<T, (Failure, Option<Site>)>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let site = match site {
+            Some(site) => site,
+            None => self.site(key).await.map_err(|failure| (failure, None))?,
+        };
+        let asked = telling.is_heard().then(|| site.clone());
+        request(site).await.map_err(|failure| (failure, asked))
+    }
+
+    /// Sends a request that has failed once again, until a server has run it, or its time is over.
     async fn roam<T, F>(
         &self,
-        (limit, telling): (Duration, &Telling),
+        (mut failure, mut asked): (Failure, Option<Site>),
+        mut patience: Patience,
+        telling: &Telling,
         key: &[u8],
         request: impl Fn(Site) -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Failure>>,
     {
-        let mut patience = Patience::new(CLOCK.now(), limit);
-        let mut followed = None;
         loop {
-            let site = match followed.take() {
-                Some(site) => Ok(site),
-                None => self.site(key).await,
-            };
-            let asked = site.as_ref().ok().filter(|_| telling.is_heard()).cloned();
-            let outcome = match site {
-                Ok(site) => request(site).await,
-                Err(failure) => Err(failure),
-            };
-            let failure = match outcome {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            if let (Some(to), Some(asked)) = (failure.leads_on(), asked) {
+            if let (Some(to), Some(asked)) = (failure.leads_on(), &asked) {
                 telling.redirected(&asked.link().settings().origin, to);
             }
             self.learn(&failure);
-            match patience.after(&failure, CLOCK.now()) {
+            let followed = match patience.after(&failure, CLOCK.now()) {
                 Next::Fail => return Err(outcome_of(failure)),
-                Next::Follow => followed = self.follow(&failure),
-                Next::Pause(pause) => time::sleep(pause).await,
+                Next::Follow => self.follow(&failure),
+                Next::Pause(pause) => {
+                    time::sleep(pause).await;
+                    None
+                }
+            };
+            match self.attempt(followed, telling, key, &request).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => (failure, asked) = failed,
             }
         }
     }

@@ -68,6 +68,9 @@ impl Roster {
 
     /// The server of a slot, as far as is known.
     pub(super) async fn site(&self, slot: u16) -> Result<Site, Failure> {
+        if let Some(node) = self.at_hand(slot) {
+            return Ok(Site::new(node));
+        }
         if self.is_due(slot) {
             // An old map is better than none.
             let _ = Box::pin(self.refresh()).await;
@@ -81,6 +84,13 @@ impl Roster {
             }
         };
         Ok(Site::new(self.node(&owner)?))
+    }
+
+    /// The server of a slot, if the map shows it and was not contradicted.
+    fn at_hand(&self, slot: u16) -> Option<Arc<Node>> {
+        let state = self.lock();
+        let owner = state.map.owner(slot).filter(|_| !state.is_stale)?;
+        state.nodes.get(owner).cloned()
     }
 
     /// The server to which a request is redirected.

@@ -50,6 +50,16 @@ fn a_place_is_renewed_after_a_third_of_its_time_or_when_the_lease_ends() {
 }
 
 #[test]
+fn a_renewal_that_would_shorten_the_lease_learns_its_end() {
+    let said =
+        |text: &str| Answer { sent: Instant::from_nanos(5), reply: Reply::Text(text.into()) };
+    assert_eq!(would_shorten(&said("l 1795000000000")), Some(End(1_795_000_000_000)));
+    for other in ["l", "l ", "l -1", "l 1 2", "u", "q 1 2"] {
+        assert_eq!(would_shorten(&said(other)), None, "{other}");
+    }
+}
+
+#[test]
 fn a_renewal_may_bring_tokens() {
     let sent = Instant::from_nanos(5);
     let renewed = |text: &[u8]| match extended(text, ttl(1_000), sent).unwrap() {
@@ -177,6 +187,7 @@ proptest! {
     #[test]
     fn an_answer_to_renew_is_read_or_says_nothing(reply in answers()) {
         let answer = Answer { sent: SENT, reply: reply.clone() };
+        let is_late = would_shorten(&answer).is_some();
         match renewed(&renewal(), Ok(answer)) {
             Renewal::Renewed { valid_until, .. } => {
                 prop_assert!(is_extended(text_of(&reply)), "{:?}", reply);
@@ -184,7 +195,8 @@ proptest! {
             }
             Renewal::Lost => prop_assert_eq!(reply, Reply::Int(0)),
             Renewal::Unknown(error) => {
-                prop_assert_eq!(error.kind(), ErrorKind::Protocol);
+                let kind = if is_late { ErrorKind::NotReady } else { ErrorKind::Protocol };
+                prop_assert_eq!(error.kind(), kind);
                 prop_assert!(!is_extended(text_of(&reply)), "{:?}", reply);
             }
             other => prop_assert!(false, "{:?}", other),

@@ -119,6 +119,11 @@ impl Call {
         self.script
     }
 
+    /// The script in the form that is sent.
+    pub(crate) fn sends(&self) -> &'static Script {
+        self.keeping.as_ref().map_or(self.script, |keeping| self.script.with_terms(keeping.terms))
+    }
+
     pub(super) fn prefix(&self) -> Option<Prefix> {
         self.prefix
     }
@@ -160,9 +165,9 @@ impl Call {
     /// of an earlier attempt.
     pub(super) fn name(&mut self, by: By, number: Number) {
         let script = self.script;
+        self.script = self.sends();
         if let Some(keeping) = self.keeping.take() {
             self.text(keeping);
-            self.script = script.with_terms(keeping.terms);
         }
         let is_sent = self.number.replace(number).is_some();
         if is_sent || by != self.by || !std::ptr::eq(script, self.script) {

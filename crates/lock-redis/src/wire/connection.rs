@@ -52,7 +52,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Greets the server at the other end of a stream.
     ///
-    /// With RESP3, `on_push` is called with every push. It must not block.
+    /// With RESP3, the driver calls `on_push` with every push. `on_push` must not block.
     pub(crate) async fn open<S>(
         stream: S,
         endpoint: &Arc<Endpoint>,
@@ -129,7 +129,7 @@ impl Connection {
         let sent = || Sent::command(&self.endpoint, &call.command);
         let value = if let Some(prefix) = call.prefix() {
             match self.send_after(prefix, &call.command).await {
-                // The script ran all the same.
+                // The script ran even so.
                 Ok([Value::ServerError(error), _]) => {
                     return Err(refused(&sent(), &error).of_one_that_ran());
                 }

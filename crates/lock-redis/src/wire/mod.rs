@@ -13,6 +13,7 @@ mod reply;
 mod script;
 mod sent;
 mod shown;
+mod through;
 mod url;
 mod wording;
 

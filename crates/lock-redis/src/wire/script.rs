@@ -23,6 +23,11 @@ impl Script {
         Self::of(verb, source, false)
     }
 
+    /// As [`new`](Self::new), where grants name their term.
+    pub(crate) const fn naming_terms(verb: &'static str, source: &'static str) -> Self {
+        Self::of(verb, source, true)
+    }
+
     const fn of(verb: &'static str, source: &'static str, has_terms: bool) -> Self {
         Self {
             verb,

@@ -77,12 +77,12 @@ impl Endpoint {
         Ok(Self { address, tls, database, protocol, login, provider: None })
     }
 
-    /// The server at another address, with the same login.
+    /// The server at another address, with this login.
     pub(crate) fn at(&self, address: Address) -> Self {
         Self { address, ..self.clone() }
     }
 
-    /// The same server, with this login.
+    /// This server, with the given login.
     pub(crate) fn with_login(mut self, user: Option<&str>, password: Option<&str>) -> Self {
         if let Some(user) = user {
             self.login = self.login.set_username(user);
@@ -103,7 +103,7 @@ impl Endpoint {
         self.login = self.login.clone().set_db(number);
     }
 
-    /// The same server, with the credentials for one connection.
+    /// This server, with the credentials for one connection.
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ pub(super) fn is_of_command(code: &str, text: &str, kind: ErrorKind) -> bool {
     is_named && REFUSALS.into_iter().any(|refusal| said.contains(refusal))
 }
 
-/// Whether such an error may mean that the server will never accept the command.
+/// Whether such an error may mean that the server never accepts the command.
 pub(super) fn is_final(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Other)
 }

@@ -10,38 +10,37 @@ use crate::Redlock;
 use crate::inner::Core;
 use crate::quorum::{NodeSet, Quorum};
 
-/// What stands for no value on a node that had one. Callers store these bytes only by accident.
+/// The mark that replaces an erased value on a node. Callers store these bytes only by accident.
 const ERASED: &[u8; 16] = b"\x9e\x1d\x5c\xa2\x07\xf3\x44\xb8\xe6\x2b\xd1\x70\x8a\x95\x3f\xc9";
 
-/// A value is stored on a majority, so every majority knows it. A value that was reported as
-/// [written](Stored::Written) is returned by every later load, until a later value is written. Only the nodes that were
-/// there when the value was stored keep it. It is not copied to other nodes later. A node that has lost its data votes
-/// again after a while, and counts as a node that never had the value.
+/// A majority stores each value, so every majority has a node that knows it. If a write was reported as
+/// [written](Stored::Written), every later load returns its value, until a later value is written. Only the nodes that
+/// took part in the write have the value: the quorum copies it to no other node later. A node that has lost its data
+/// votes again after a while, and counts as a node that never had the value.
 ///
-/// A value counts as not written only if every node has refused it. If a few nodes have it or do not answer, storing
-/// fails with a retryable error.
+/// A value counts as not written only if every node has refused it. If some nodes have it or do not answer, and they
+/// are no majority, the write fails with a retryable error.
 ///
-/// A value that has reached fewer nodes may be seen by one load and not by the next, until the next value is stored. It
-/// is loaded as not [settled](Cell::settled): a value is settled only if a majority has said that it has the value,
-/// under one token. If it was stored under the token of the value before, and too few nodes answer to tell which is the
-/// later, loading fails with a retryable error.
+/// If a value has reached fewer nodes than a majority, one load may see it and the next load may not, until the next
+/// value is stored. Such a value is not [settled](Cell::settled): a value is settled only if a majority has said that
+/// it has the value, under one token. If two values have one token, and too few nodes answer to tell which is later,
+/// the load fails with a retryable error.
 ///
-/// To erase a value, the quorum stores a mark of 16 bytes like a value, and removes it when every node has it. If the
-/// mark has certainly not reached a majority, the value is still loaded, as not settled. If that is unknown because
-/// nodes are silent, no value is loaded. Other clients may then see the value again if erasing it has failed. A value
-/// of nearly
-/// [`Cell::MAX_LEN`] bytes is refused if it begins with these 16 bytes.
+/// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it.
+/// If the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is
+/// unknown because nodes are silent, a load returns no value. If the erasure then fails, other clients may see the
+/// value again. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
 ///
-/// The holder is [told](CellBackend::load_under) the values of the nodes that have granted the claim and still hold its
-/// lease when they answer. This is a majority that no longer accepts what an earlier holder has sent. So a value that
-/// the holder does not see there cannot become settled.
+/// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
+/// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see
+/// there cannot become settled.
 #[async_trait]
 impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
     async fn load(&self, key: &Key) -> Result<Option<Cell>> {
         let core = self.core();
-        let (ballot, latest) = load_from(core, key, (0..core.quorum.nodes()).collect()).await?;
+        let (loaded, latest) = load_from(core, key, (0..core.quorum.nodes()).collect()).await?;
         Ok(latest.and_then(|latest| match decode(&latest) {
-            None if !ballot.may_be_settled(latest.token) => ballot.before(latest.token),
+            None if !loaded.may_be_settled(latest.token) => loaded.before(latest.token),
             seen => seen,
         }))
     }
@@ -54,7 +53,7 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
         };
         let (_, latest) = load_from(core, &claim.key, held.nodes).await?;
         let now = core.clock.now();
-        // The lease may have been renewed meanwhile, by the same nodes.
+        // The same nodes may have renewed the lease meanwhile.
         let renewed = || core.claims.held(claim, now).map(|held| held.nodes).unwrap_or_default();
         if now >= held.valid_until && !held.nodes.without(renewed()).is_empty() {
             let message = "the lease may have been over before a majority had said what was stored";
@@ -78,42 +77,43 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
         let stored = encode(value);
         let (written, outcome) = store_on_all(core, claim, token, Some(stored)).await?;
         if value.is_none() && written == core.quorum.nodes() {
-            // No node has an older value that could come back, so it need not be kept away.
+            // No node has an older value that could come back, so the mark is not needed any more.
             let _best_effort = store_on_all(core, claim, token, None).await;
         }
         Ok(outcome)
     }
 }
 
-/// The values of these nodes, as far as they matter, and the latest value as the nodes keep it.
+/// The values of these nodes, as far as they matter, and the latest value in the form in which the
+/// nodes keep it.
 async fn load_from<N: QuorumNode + CellBackend>(
     core: &Arc<Core<N>>,
     key: &Key,
     nodes: NodeSet,
-) -> Result<(Ballot, Option<Cell>)> {
+) -> Result<(Loaded, Option<Cell>)> {
     let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
         let key = key.clone();
         async move { core.call(node, "load", |it| it.load(&key)).await }
     });
-    let mut ballot = Ballot { quorum: core.quorum, cells: Vec::new() };
-    while ballot.cells.len() + asked.open().len() >= core.quorum.needed() {
+    let mut loaded = Loaded { quorum: core.quorum, cells: Vec::new() };
+    while loaded.cells.len() + asked.open().len() >= core.quorum.needed() {
         let Some((_, cell)) = asked.next().await else { break };
-        ballot.cells.extend(cell);
+        loaded.cells.extend(cell);
         if !asked.has_ready()
-            && ballot.cells.len() >= core.quorum.needed()
-            && let Some(latest) = ballot.decided()
+            && loaded.cells.len() >= core.quorum.needed()
+            && let Some(latest) = loaded.decided()
         {
-            return Ok((ballot, latest));
+            return Ok((loaded, latest));
         }
     }
-    if ballot.cells.len() < core.quorum.needed() {
-        return Err(asked.failure("loaded it", ballot.cells.len()));
+    if loaded.cells.len() < core.quorum.needed() {
+        return Err(asked.failure("loaded it", loaded.cells.len()));
     }
-    let latest = ballot.likeliest()?;
-    Ok((ballot, latest))
+    let latest = loaded.likeliest()?;
+    Ok((loaded, latest))
 }
 
-/// How many nodes have written the value, and the outcome of that.
+/// How many nodes have written the value, and the outcome.
 async fn store_on_all<N: QuorumNode + CellBackend>(
     core: &Arc<Core<N>>,
     claim: &Claim,
@@ -122,11 +122,12 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
 ) -> Result<(usize, Stored)> {
     let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
     let value: Option<Arc<[u8]>> = value.map(Into::into);
-    // The mark is removed only if every node has it, so the answers of all nodes count.
+    // The quorum removes the mark only if every node has it, so the answers of all nodes count.
     let waits_for_all = value.as_deref().is_none_or(|value| value == ERASED);
+    let mut known = claim.clone();
+    known.owner = core.claims.owner(claim);
     let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-        let (mut claim, value) = (claim.clone(), value.clone());
-        claim.owner = core.claims.owner_at(&claim, node);
+        let (claim, value) = (known.clone(), value.clone());
         async move {
             core.call(node, "store", |it| it.store(&claim, token, value.as_deref())).await
         }
@@ -134,7 +135,8 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
     let (mut written, mut refused, mut unclear) = (0, 0, 0);
     loop {
         let open = asked.open().len();
-        // A later holder may find a value that one node has. So a value is not written only if all nodes say so.
+        // A later holder may find a value that one node has. So a value counts as not written only if all nodes have
+        // refused it.
         let fails = written + open < needed && written + unclear > 0;
         let is_decided = written >= needed || fails;
         if open == 0 || (is_decided && !waits_for_all && !asked.has_ready()) {
@@ -156,11 +158,11 @@ async fn store_on_all<N: QuorumNode + CellBackend>(
         () if written + unclear == 0 => Err(asked.failure("stored it", 0)),
         () => Err(in_doubt(asked.failure("stored it", written))),
     };
-    asked.finish(|_, _, _| {});
+    asked.finish();
     outcome
 }
 
-/// An error after which a few nodes may have the value.
+/// An error after which some nodes may have the value.
 fn in_doubt(error: Error) -> Error {
     if error.is_retryable() {
         return error;
@@ -170,14 +172,14 @@ fn in_doubt(error: Error) -> Error {
 
 /// What the nodes loaded.
 #[derive(Debug)]
-struct Ballot {
+struct Loaded {
     quorum: Quorum,
     cells: Vec<Option<Cell>>,
 }
 
-impl Ballot {
-    /// The latest value as it is kept, if no answer of another node can change the value, whether it is settled, or
-    /// whether its writer still holds the lock.
+impl Loaded {
+    /// The latest value in the form in which the nodes keep it. `None` while a further answer may change the value,
+    /// whether it is settled, or whether its writer still holds the lock.
     fn decided(&self) -> Option<Option<Cell>> {
         let Some(token) = self.latest() else { return Some(None) };
         let [(value, count)] = *self.values(token) else { return None };
@@ -195,7 +197,7 @@ impl Ballot {
         Some(Some(Cell::new(value.to_vec(), token, held)))
     }
 
-    /// The latest value as it is kept, once no more nodes will answer.
+    /// The latest value in the form in which the nodes keep it, once no more nodes will answer.
     fn likeliest(&self) -> Result<Option<Cell>> {
         let Some(token) = self.latest() else { return Ok(None) };
         let unknown = self.quorum.nodes() - self.cells.len();
@@ -220,25 +222,25 @@ impl Ballot {
         Ok(Some(if settled { latest } else { latest.unsettled() }))
     }
 
-    /// Whether every majority has a node that knows what so many have.
+    /// Whether every majority has one of this many nodes.
     fn is_settled(&self, count: usize) -> bool {
         count >= self.quorum.needed()
     }
 
-    /// Whether a majority may have the value that was stored last under this token, if the silent nodes have it.
+    /// Whether a majority may have the last value under this token, if the silent nodes have it.
     fn may_be_settled(&self, token: FencingToken) -> bool {
         let most = self.values(token).iter().map(|(_, count)| *count).max().unwrap_or_default();
         let silent = self.quorum.nodes() - self.cells.len();
         self.is_settled(most + silent)
     }
 
-    /// The value that was there before what was stored under this token, if any node still has one.
+    /// The value before the values under this token, if a node still has one.
     fn before(&self, token: FencingToken) -> Option<Cell> {
         let earlier = self.cells.iter().flatten().filter(|cell| cell.token < token);
         let last = earlier.map(|cell| cell.token).max()?;
         let values = self.values(last);
         let (value, _) = values.iter().copied().max_by_key(|(_, count)| *count)?;
-        // Another client has written after its writer, so the writer does not hold the lock any more.
+        // Another client has written later, so the writer of this value does not hold the lock any more.
         match decode(&Cell::new(value.to_vec(), last, false)) {
             None => self.before(last),
             cell => cell.map(Cell::unsettled),
@@ -249,7 +251,7 @@ impl Ballot {
         self.cells.iter().flatten().map(|cell| cell.token).max()
     }
 
-    /// The different values that were stored under a token, and by how many nodes each.
+    /// The different values under a token, with the number of nodes that have each value.
     fn values(&self, token: FencingToken) -> Vec<(&[u8], usize)> {
         let mut values: Vec<(&[u8], usize)> = Vec::new();
         for cell in self.cells.iter().flatten().filter(|cell| cell.token == token) {
@@ -293,12 +295,12 @@ mod tests {
 
     use super::*;
 
-    fn ballot(nodes: usize, cells: &[Option<(&[u8], u64, bool)>]) -> Ballot {
+    fn loaded(nodes: usize, cells: &[Option<(&[u8], u64, bool)>]) -> Loaded {
         let cell = |(value, token, held): (&[u8], u64, bool)| {
             Cell::new(value.to_vec(), FencingToken::new(token), held)
         };
         let cells = cells.iter().map(|loaded| loaded.map(cell)).collect();
-        Ballot { quorum: Quorum::of(nodes), cells }
+        Loaded { quorum: Quorum::of(nodes), cells }
     }
 
     fn value(cell: &Option<Cell>) -> Option<(&[u8], bool, bool)> {
@@ -307,22 +309,24 @@ mod tests {
 
     #[test]
     fn the_highest_token_wins() {
-        let one = ballot(3, &[Some((b"old", 7, false)), Some((b"new", 8, true))]);
-        // Whether others see it, and whether it is still held, only the third can say.
+        let one = loaded(3, &[Some((b"old", 7, false)), Some((b"new", 8, true))]);
+        // Only the third node can say whether the value is settled, and whether its writer still
+        // holds the lock.
         assert_eq!(one.decided(), None);
         assert_eq!(value(&one.likeliest().unwrap()), Some((&b"new"[..], true, false)));
-        let all = ballot(3, &[Some((b"new", 8, true)), None, Some((b"new", 8, true))]);
+        let all = loaded(3, &[Some((b"new", 8, true)), None, Some((b"new", 8, true))]);
         assert_eq!(value(&all.decided().unwrap()), Some((&b"new"[..], true, true)));
-        assert_eq!(ballot(3, &[None, None]).decided(), Some(None));
+        assert_eq!(loaded(3, &[None, None]).decided(), Some(None));
     }
 
     #[test]
     fn what_a_minority_has_is_not_settled() {
-        let few = ballot(4, &[Some((b"x", 7, false)), Some((b"x", 7, false)), None, None]);
+        let few = loaded(4, &[Some((b"x", 7, false)), Some((b"x", 7, false)), None, None]);
         assert_eq!(few.decided(), None);
         assert_eq!(value(&few.likeliest().unwrap()), Some((&b"x"[..], false, false)));
-        // The same under two tokens is two values, of which others may see another one in between.
-        let twice = ballot(3, &[Some((b"x", 7, false)), Some((b"x", 8, false)), None]);
+        // Equal bytes under two tokens are two values: other clients may see another value in
+        // between.
+        let twice = loaded(3, &[Some((b"x", 7, false)), Some((b"x", 8, false)), None]);
         assert_eq!(twice.decided(), None);
         assert_eq!(value(&twice.likeliest().unwrap()), Some((&b"x"[..], false, false)));
     }
@@ -331,24 +335,24 @@ mod tests {
     fn what_was_erased_does_not_come_back() {
         let erased = Some((&ERASED[..], 8, true));
         let old = Some((&b"old"[..], 7, false));
-        let latest = ballot(3, &[old, erased, erased]).decided().unwrap().unwrap();
+        let latest = loaded(3, &[old, erased, erased]).decided().unwrap().unwrap();
         assert_eq!((decode(&latest), latest.settled), (None, true));
     }
 
     #[test]
     fn what_a_minority_has_erased_is_there_but_not_settled() {
         let erased = Some((&ERASED[..], 9, true));
-        let ballot = ballot(3, &[erased, Some((b"old", 7, true)), Some((b"old", 7, true))]);
-        assert_eq!(ballot.decided(), None);
-        let latest = ballot.likeliest().unwrap().unwrap();
+        let loaded = loaded(3, &[erased, Some((b"old", 7, true)), Some((b"old", 7, true))]);
+        assert_eq!(loaded.decided(), None);
+        let latest = loaded.likeliest().unwrap().unwrap();
         assert_eq!((decode(&latest), latest.settled), (None, false));
-        assert!(!ballot.may_be_settled(latest.token));
-        assert_eq!(value(&ballot.before(latest.token)), Some((&b"old"[..], false, false)));
+        assert!(!loaded.may_be_settled(latest.token));
+        assert_eq!(value(&loaded.before(latest.token)), Some((&b"old"[..], false, false)));
     }
 
     #[test]
     fn what_may_have_been_erased_is_not_there() {
-        let late = ballot(3, &[Some((b"old", 7, false)), Some((ERASED, 8, true))]);
+        let late = loaded(3, &[Some((b"old", 7, false)), Some((ERASED, 8, true))]);
         assert_eq!(late.decided(), None);
         let latest = late.likeliest().unwrap().unwrap();
         assert!(decode(&latest).is_none() && late.may_be_settled(latest.token));
@@ -358,9 +362,9 @@ mod tests {
     fn of_two_values_under_one_token_the_majority_has_the_later() {
         let first = Some((&b"first"[..], 7, true));
         let second = Some((&b"second"[..], 7, true));
-        let all = ballot(3, &[second, first, second]);
+        let all = loaded(3, &[second, first, second]);
         assert_eq!(value(&all.likeliest().unwrap()), Some((&b"second"[..], true, true)));
-        let error = ballot(3, &[second, first]).likeliest().unwrap_err();
+        let error = loaded(3, &[second, first]).likeliest().unwrap_err();
         assert!(error.is_retryable(), "{error}");
     }
 
@@ -391,27 +395,27 @@ mod tests {
         prop::collection::vec(prop::option::weighted(0.8, cell), 0..=7)
     }
 
-    /// What nodes have, and how many there are that say nothing.
-    fn ballots() -> impl Strategy<Value = Ballot> {
+    /// What the nodes have, and the number of silent nodes.
+    fn answers() -> impl Strategy<Value = Loaded> {
         (cells(), 0..3usize)
             .prop_map(|(cells, silent)| (Quorum::of((cells.len() + silent).max(1)), cells))
             .prop_filter("a majority answers", |(quorum, cells)| cells.len() >= quorum.needed())
-            .prop_map(|(quorum, cells)| Ballot { quorum, cells })
+            .prop_map(|(quorum, cells)| Loaded { quorum, cells })
     }
 
     proptest! {
-        /// Whatever the nodes have, a value that is loaded was stored by one of them under the highest token,
-        /// and what is decided early is what comes out in the end.
+        /// In any state of the nodes, a loaded value is on one of them under the highest token, and an early
+        /// decision is the final one.
         #[test]
-        fn what_is_loaded_was_stored(ballot in ballots()) {
-            let latest = ballot.latest();
-            let (decided, likeliest) = (ballot.decided(), ballot.likeliest());
+        fn what_is_loaded_was_stored(loaded in answers()) {
+            let latest = loaded.latest();
+            let (decided, likeliest) = (loaded.decided(), loaded.likeliest());
             if let Ok(Some(cell)) = &likeliest {
-                let mut stored = ballot.cells.iter().flatten();
+                let mut stored = loaded.cells.iter().flatten();
                 prop_assert_eq!(Some(cell.token), latest);
                 prop_assert!(stored.any(|it| it.token == cell.token && it.value == cell.value));
-                if let Some(before) = ballot.before(cell.token) {
-                    let mut stored = ballot.cells.iter().flatten().filter_map(decode);
+                if let Some(before) = loaded.before(cell.token) {
+                    let mut stored = loaded.cells.iter().flatten().filter_map(decode);
                     prop_assert!(stored.any(|it| it.value == before.value));
                     prop_assert!(!before.settled && before.token < cell.token);
                 }
@@ -419,7 +423,7 @@ mod tests {
             if let Some(decided) = decided {
                 let likeliest = likeliest.unwrap();
                 let erased = decided.is_some() && decided.as_ref().and_then(decode).is_none();
-                // Whether the client that has erased the value still holds the lock does not matter.
+                // It does not matter whether the client that has erased the value still holds the lock.
                 let held = |mut cell: Cell| {
                     cell.held |= erased;
                     cell
@@ -428,30 +432,30 @@ mod tests {
             }
         }
 
-        /// Every later load sees a settled value, whichever majority answers.
+        /// Every later load sees a settled value, no matter which majority answers.
         #[test]
         fn every_majority_knows_what_is_settled(
-            mut ballot in ballots(),
+            mut loaded in answers(),
             latest in stored(),
             have_it in prop::collection::vec(prop::bool::weighted(0.7), 7),
             rest in prop::collection::vec(cells(), 3),
             order in any::<prop::sample::Index>(),
         ) {
             let latest = Cell::new(latest, FencingToken::new(9), false);
-            let theirs = ballot.cells.iter_mut().zip(have_it).filter(|(_, has_it)| *has_it);
+            let theirs = loaded.cells.iter_mut().zip(have_it).filter(|(_, has_it)| *has_it);
             theirs.for_each(|(cell, _)| *cell = Some(latest.clone()));
-            let Ok(Some(first)) = ballot.likeliest() else { return Ok(()) };
+            let Ok(Some(first)) = loaded.likeliest() else { return Ok(()) };
             prop_assume!(first.settled);
-            // The silent nodes have no later value: that would be another one.
-            let quorum = ballot.quorum;
+            // The silent nodes have no later value: that would be another value.
+            let quorum = loaded.quorum;
             let may_be = |cell: &Option<Cell>| cell.as_ref().is_none_or(|it| it.token < first.token);
             let silent = rest.into_iter().flatten().filter(may_be).chain(std::iter::repeat(None));
-            let mut nodes = ballot.cells.clone();
-            nodes.extend(silent.take(quorum.nodes() - ballot.cells.len()));
+            let mut nodes = loaded.cells.clone();
+            nodes.extend(silent.take(quorum.nodes() - loaded.cells.len()));
             let start = order.index(quorum.nodes());
             nodes.rotate_left(start);
             nodes.truncate(quorum.needed());
-            let later = Ballot { quorum, cells: nodes }.likeliest().unwrap();
+            let later = Loaded { quorum, cells: nodes }.likeliest().unwrap();
             let later = later.map(|cell| (cell.value, cell.token));
             prop_assert_eq!(later, Some((first.value, first.token)));
         }

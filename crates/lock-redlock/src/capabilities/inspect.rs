@@ -17,8 +17,8 @@ use crate::quorum::Quorum;
 
 /// Shows the holders that hold the lock on a majority of nodes. There is no queue.
 ///
-/// Nodes name a holder by the token that they gave to it. After a split vote these tokens may differ. Then the labels of
-/// the holders tell them apart, and else their order.
+/// A node names a holder by the token that it gave to the holder. After a split vote, the tokens of the nodes may
+/// differ. Then the labels tell the holders apart, and without labels their order.
 #[async_trait]
 impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
     async fn inspect(&self, key: &Key) -> Result<Inspection> {
@@ -35,8 +35,9 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         Ok(Inspection::new((holders, holding), (Vec::new(), 0)))
     }
 
-    /// Walks through the locks of so many nodes that every majority has one of them, one node after the other, and inspects
-    /// each lock by majority. So a lock may be on several pages. Nodes that fail are passed over, as long as enough are left.
+    /// Walks through the lists of several nodes, one after the other: so many nodes that every majority has one of
+    /// them. Inspects each lock by majority. A lock may be on several pages. The walk skips failed nodes, as long as
+    /// enough nodes are left.
     async fn list(&self, list: &List) -> Result<Page> {
         let (keys, next) = listing::step(self.core(), list).await?;
         let looks = stream::iter(keys).map(async |key| {
@@ -56,15 +57,15 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
         })
         .await?;
         ended.sort_unstable_by(|a, b| b.cmp(a));
-        // A majority has ended at least so many.
+        // A majority has ended at least this many leases.
         Ok(ended.get(core.quorum.needed() - 1).copied().unwrap_or(0))
     }
 }
 
-/// How many locks of a list are inspected at once.
+/// How many inspections of a list run at once.
 const AT_ONCE: usize = 32;
 
-/// Tells every node the label of a client. A majority has to know it.
+/// Tells every node the label of a client. A majority has to confirm it.
 pub(crate) async fn introduce<N: QuorumNode>(
     core: &Arc<Core<N>>,
     client: ClientMark,
@@ -78,7 +79,7 @@ pub(crate) async fn introduce<N: QuorumNode>(
     told.await.map(drop)
 }
 
-/// The answers of all nodes that answer in time. Fails if these are no majority.
+/// The answers of all nodes that answer in time. Fails if these nodes are no majority.
 async fn from_all<N, T, F>(
     core: &Arc<Core<N>>,
     what: &str,
@@ -124,7 +125,7 @@ fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
     for token in tokens {
         known.extend(take(&mut nodes, quorum, |other| other.token == token));
     }
-    // Then those of whom a majority knows one label.
+    // Then the holders that a majority knows by one label.
     let labels: Vec<_> = nodes.iter().flatten().filter_map(|holder| holder.label.clone()).collect();
     for label in labels {
         known.extend(take(&mut nodes, quorum, |other| other.label.as_ref() == Some(&label)));
@@ -135,7 +136,7 @@ fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
     known
 }
 
-/// Takes the first such holder from each node, if there is one on a majority.
+/// Takes the first such holder from each node, if a majority has one.
 fn take(
     nodes: &mut [Vec<Holder>],
     quorum: Quorum,
@@ -152,7 +153,7 @@ fn take(
     let token: Option<FencingToken> = seen.iter().map(|holder| holder.token).max().flatten();
     let mut left: Vec<_> = seen.iter().map(|it| it.remaining.unwrap_or(Duration::MAX)).collect();
     left.sort_unstable();
-    // A majority has the lease for so long.
+    // How long a majority has the lease.
     let left = left[seen.len() - quorum.needed()];
     let remaining = (left < Duration::MAX).then_some(left);
     let label = seen.iter().find_map(|holder| holder.label.clone());

@@ -6,7 +6,7 @@ use lock_core::{Cursor, Error, ErrorKind, InspectBackend, Key, List, QuorumNode,
 
 use crate::inner::Core;
 
-/// Where a step begins: at which node, how many nodes before it failed, and where in the list of the node.
+/// Where a step begins: the node, the number of failed nodes before it, and the cursor in the list of the node.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Position {
     node: usize,
@@ -16,7 +16,7 @@ struct Position {
 
 /// One step of a walk: the locks that one node knows, and where the next step begins.
 ///
-/// The walk goes through the first nodes that answer, and through so many that every majority has one of them.
+/// The walk goes through the first nodes that answer: so many nodes that every majority has one of them.
 pub(super) async fn step<N: QuorumNode + InspectBackend>(
     core: &Arc<Core<N>>,
     list: &List,

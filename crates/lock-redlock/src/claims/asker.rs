@@ -1,11 +1,11 @@
-//! The request for a claim that is under way.
+//! The request under way for a claim.
 
 use std::sync::Arc;
 
-use lock_core::{Acquire, AcquireOutcome, Claim, Error, Instant};
+use lock_core::{Acquire, AcquireOutcome, Claim, Error, Instant, OwnerToken};
 use tokio::sync::oneshot;
 
-use super::{Claims, Held, Outcome, State, released};
+use super::{Claims, Entry, Held, Outcome, State, released};
 use crate::ballot::Ballot;
 
 /// The right to ask the nodes for a claim. There is one for each claim at a time.
@@ -21,27 +21,32 @@ impl Asker {
         Self { claims, claim, turn }
     }
 
-    /// The ballots by which to ask the nodes: those that stand, and new ones at the other nodes.
-    pub(crate) fn ballots(&self, now: Instant) -> Result<Vec<Ballot>, Error> {
-        let mut state = self.claims.state.lock();
-        let State { entries, spent, .. } = &mut *state;
-        let entry = entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn);
-        let entry = entry.ok_or_else(released)?;
-        entry.until = now + self.claims.max_ttl;
-        let draw = |node| Ok(Ballot { node, owner: entry.draw(&self.claim, node, spent)? });
-        (0..self.claims.nodes).map(draw).collect()
+    /// The entry of the claim. `None` if the claim was released.
+    fn entry<'a>(&self, state: &'a mut State) -> Option<&'a mut Entry> {
+        state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn)
     }
 
-    /// The claim is granted by these ballots. `None` if one of them does not stand any more.
-    pub(crate) fn win(
-        &self,
-        ballots: impl IntoIterator<Item = Ballot>,
-        mut held: Held,
-        now: Instant,
-    ) -> Option<Held> {
+    /// The owner token of the ballots by which to ask the nodes: that of the standing ballots; or else the token of the
+    /// claim, or a fresh token if the token of the claim is spent.
+    pub(crate) fn attempt(&self, now: Instant) -> Result<OwnerToken, Error> {
         let mut state = self.claims.state.lock();
-        let entry = state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn)?;
-        if !ballots.into_iter().all(|ballot| entry.stands(ballot, now)) {
+        let is_spent = state.spent.has(&self.claim);
+        let entry = self.entry(&mut state).ok_or_else(released)?;
+        entry.until = now + self.claims.max_ttl;
+        let owner = match entry.owner {
+            Some(owner) => owner,
+            None if is_spent => self.claim.owner.sibling()?,
+            None => self.claim.owner,
+        };
+        entry.owner = Some(owner);
+        Ok(owner)
+    }
+
+    /// The ballots with this owner token have granted the claim. `None` if one of them does not stand any more.
+    pub(crate) fn win(&self, owner: OwnerToken, mut held: Held, now: Instant) -> Option<Held> {
+        let mut state = self.claims.state.lock();
+        let entry = self.entry(&mut state)?;
+        if !held.nodes.iter().all(|node| entry.stands(Ballot { node, owner }, now)) {
             return None;
         }
         // The lease may have been renewed meanwhile.
@@ -56,18 +61,14 @@ impl Asker {
         Some(held)
     }
 
-    /// Gives up the ballots that stand, unless the claim is held or was released. Returns them.
+    /// Gives up the standing ballots, unless the claim is held or was released. Returns them.
     pub(crate) fn give_up(&self, now: Instant) -> Vec<Ballot> {
         let mut state = self.claims.state.lock();
-        let entry = state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn);
-        let dead = entry.map(|entry| entry.give_up(now)).unwrap_or_default();
-        if !dead.is_empty() {
-            state.spent.add(&self.claim, now);
-        }
-        dead
+        let is_here = self.entry(&mut state).is_some();
+        if is_here { state.give_up(&self.claim, now) } else { Vec::new() }
     }
 
-    /// The request is over. Requests that wait for it get its outcome. After an error they ask for themselves.
+    /// The request is over. The requests that wait for it get its outcome. After an error, they ask for themselves.
     pub(crate) fn end(&self, request: &Acquire, outcome: &Result<AcquireOutcome, Error>) {
         let joined = self.take_joined();
         let Ok(attempt) = outcome else { return };
@@ -78,14 +79,13 @@ impl Asker {
 
     fn take_joined(&self) -> Vec<oneshot::Sender<Outcome>> {
         let mut state = self.claims.state.lock();
-        let entry = state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn);
-        let joined = entry.and_then(|entry| entry.asking.take());
+        let joined = self.entry(&mut state).and_then(|entry| entry.asking.take());
         state.tidy(&self.claim);
         joined.unwrap_or_default()
     }
 }
 
-/// Requests that wait for this one ask for themselves.
+/// The requests that wait for this request ask for themselves.
 impl Drop for Asker {
     fn drop(&mut self) {
         drop(self.take_joined());

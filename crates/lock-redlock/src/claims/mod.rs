@@ -1,7 +1,7 @@
 //! What all handles of this process know of its claims.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use lock_core::{
@@ -18,10 +18,11 @@ mod asker;
 
 pub(crate) use asker::Asker;
 
-/// The claims that are held, asked for, or being given up, and the ballots that stand for them at the nodes.
+/// The claims that this process holds, asks for, or gives up, and the ballots that stand for them at the nodes.
 ///
-/// A ballot stands from its first request until it is refused or given up. One that was given up is dead: it never
-/// stands again, so its release may arrive at any time.
+/// A ballot stands from its first request until a node refuses it or the process gives it up. A ballot that was
+/// given up is dead: it never stands again, so its release may arrive at any time. The standing ballots of a claim have
+/// one owner token. They are given up together.
 #[derive(Debug)]
 pub(crate) struct Claims {
     nodes: usize,
@@ -42,21 +43,25 @@ struct State {
 /// One claim.
 #[derive(Debug)]
 struct Entry {
-    /// Which turn it is: a claim that is released and asked for again has another turn. A request of an earlier turn goes
-    /// no further.
+    /// The number of the turn. A claim that is released and then asked for again has another turn. A request of an
+    /// earlier turn stops.
     turn: u64,
     /// The request under way, if there is one: the repeated requests that wait for its outcome.
     asking: Option<Vec<oneshot::Sender<Outcome>>>,
     held: Option<Held>,
-    /// The owner token of the ballot that stands at each node.
-    ballots: Box<[Option<OwnerToken>]>,
-    /// The nodes that were asked more than once for the ballot that stands.
+    /// The owner token of the standing ballots, if there may be such ballots.
+    owner: Option<OwnerToken>,
+    /// The nodes at which a ballot stands.
+    standing: NodeSet,
+    /// The nodes that were asked more than once for the standing ballot.
     repeated: NodeSet,
     /// The nodes whose vote may still be under way. A release may overtake such a vote.
     unheard: NodeSet,
-    /// The dead ballots that a node has not yet confirmed as gone.
+    /// The nodes that have lost their ballot of a lease.
+    lost: NodeSet,
+    /// The dead ballots whose release a node has not confirmed yet.
     owed: Vec<Ballot>,
-    /// After this time no node has a ballot, unless the lease is renewed.
+    /// Unless a renewal succeeds, no node has a ballot after this time.
     until: Instant,
 }
 
@@ -69,21 +74,24 @@ pub(crate) struct Held {
     pub(crate) nodes: NodeSet,
 }
 
-/// The outcome of a request that others wait for. An error says that the claim was released.
+/// The outcome of a request for which other requests wait. An error means that the claim was
+/// released.
 pub(crate) type Outcome = Result<(Acquire, AcquireOutcome), Error>;
 
 /// How a request for a claim begins.
 pub(crate) enum Begun {
-    /// It is the only one. The ballots of a lease that is over have to be released.
+    /// The request is the only one. The caller has to release the ballots of an ended lease.
     First(Asker, Vec<Ballot>),
-    /// It waits for the outcome of the one before. If there is none, it begins again.
+    /// The request waits for the outcome of an earlier request. If there is no outcome, it begins
+    /// again.
     Joined(oneshot::Receiver<Outcome>),
 }
 
-/// A claim as it is when a renewal begins.
+/// The state of a claim when a renewal begins.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    pub(crate) ballots: Box<[Option<OwnerToken>]>,
+    pub(crate) owner: OwnerToken,
+    pub(crate) standing: NodeSet,
     pub(crate) held: Option<Held>,
     turn: Option<u64>,
 }
@@ -95,23 +103,6 @@ impl View {
     }
 }
 
-/// The end of a turn.
-struct Ended {
-    held: Option<Held>,
-    buried: Vec<Ballot>,
-    joined: Vec<oneshot::Sender<Outcome>>,
-}
-
-impl Ended {
-    /// Tells the requests that waited. Wakers are code of others, so this must not run under the lock.
-    fn told(self) -> (Option<Held>, Vec<Ballot>) {
-        for joined in self.joined {
-            let _gone = joined.send(Err(released()));
-        }
-        (self.held, self.buried)
-    }
-}
-
 impl Claims {
     pub(crate) fn new(nodes: usize, max_ttl: Duration) -> Self {
         let (entries, sweep) = Default::default();
@@ -119,7 +110,7 @@ impl Claims {
         Self { nodes, max_ttl, state: Guarded::new(state) }
     }
 
-    /// Begins a request for a claim, or joins the one that is under way.
+    /// Begins a request for a claim, or joins the request under way.
     pub(crate) fn begin(self: &Arc<Self>, request: &Acquire, now: Instant) -> Begun {
         let mut state = self.state.lock();
         let entry = self.entry(&mut state, &request.claim, now);
@@ -129,10 +120,7 @@ impl Claims {
             return Begun::Joined(outcome);
         }
         entry.asking = Some(Vec::new());
-        let (turn, lapsed) = (entry.turn, entry.give_up(now));
-        if !lapsed.is_empty() {
-            state.spent.add(&request.claim, now);
-        }
+        let (turn, lapsed) = (entry.turn, state.give_up(&request.claim, now));
         Begun::First(Asker::new(Arc::clone(self), request.claim.clone(), turn), lapsed)
     }
 
@@ -143,9 +131,7 @@ impl Claims {
         if entry.asking.take().is_none() || entry.valid(now).is_some() {
             return Vec::new();
         }
-        let ended = self.end_in(&mut state, claim, now);
-        drop(state);
-        ended.told().1
+        self.end_turn(state, claim, now).1
     }
 
     /// The lease, if it is not over.
@@ -153,33 +139,30 @@ impl Claims {
         self.state.lock().entries.get(claim)?.valid(now)
     }
 
-    /// The ballots to renew. If this process does not know the claim, these are the first ballots, which another
+    /// The ballots to renew. If this process does not know the claim, returns the first ballots, which another
     /// process may have.
     pub(crate) fn view(&self, claim: &Claim) -> View {
-        let mut state = self.state.lock();
-        if let Some(Entry { ballots, held, turn, .. }) = state.entries.get(claim) {
-            return View { ballots: ballots.clone(), held: *held, turn: Some(*turn) };
+        let state = self.state.lock();
+        if let Some(Entry { owner, standing, held, turn, .. }) = state.entries.get(claim) {
+            let owner = owner.unwrap_or(claim.owner);
+            return View { owner, standing: *standing, held: *held, turn: Some(*turn) };
         }
-        let first = (!state.spent.has(claim)).then_some(claim.owner);
-        View { ballots: vec![first; self.nodes].into(), held: None, turn: None }
+        let nodes = if state.spent.has(claim) { 0 } else { self.nodes };
+        View { owner: claim.owner, standing: (0..nodes).collect(), held: None, turn: None }
     }
 
-    /// The lease that was seen is over. Returns the ballots to release, without those of a release that is under way:
-    /// another release could overtake that one, and its caller would hear that the lease was lost.
+    /// The `seen` lease is over. Returns the ballots to release, without the ballots of a release under way: a second
+    /// release could overtake the first, whose caller would then hear that the lease was lost.
     ///
-    /// `None` if the claim was granted since it was seen, or is asked for: then the earlier answers of nodes say
-    /// nothing.
+    /// `None` if the claim was granted meanwhile, or a request for it is under way: then the earlier answers of
+    /// nodes say nothing.
     pub(crate) fn lose(&self, claim: &Claim, seen: &View, now: Instant) -> Option<Vec<Ballot>> {
-        let mut state = self.state.lock();
-        if state.entries.get(claim).is_some_and(|entry| entry.has_moved(seen, now)) {
-            return None;
-        }
-        let ended = self.end_in(&mut state, claim, now);
-        drop(state);
-        Some(ended.told().1)
+        let state = self.state.lock();
+        let has_moved = state.entries.get(claim).is_some_and(|entry| entry.has_moved(seen, now));
+        if has_moved { None } else { Some(self.end_turn(state, claim, now).1) }
     }
 
-    /// Notes a renewal of a lease. `false` if the lease is over, or was released: then nothing renews it.
+    /// Notes a renewal of a lease. `false` if the lease is over or was released: nothing renews such a lease.
     pub(crate) fn extend(
         &self,
         claim: &Claim,
@@ -201,68 +184,85 @@ impl Claims {
         is_alive
     }
 
-    /// The owner token by which a node knows the claim.
-    pub(crate) fn owner_at(&self, claim: &Claim, node: usize) -> OwnerToken {
+    /// The owner token by which the nodes know the claim.
+    pub(crate) fn owner(&self, claim: &Claim) -> OwnerToken {
         let state = self.state.lock();
-        state.entries.get(claim).and_then(|it| it.ballots[node]).unwrap_or(claim.owner)
+        state.entries.get(claim).and_then(|it| it.owner).unwrap_or(claim.owner)
     }
 
-    /// The ballot of a held lease, at a node that does not have the lease.
-    pub(crate) fn plant(&self, claim: &Claim, node: usize, now: Instant) -> Option<(Ballot, Held)> {
+    /// The ballots of a held lease at the nodes that do not have the lease.
+    pub(crate) fn lacking(&self, claim: &Claim, now: Instant) -> Vec<Ballot> {
+        let state = self.state.lock();
+        let Some(entry) = state.entries.get(claim).filter(|it| it.valid(now).is_some()) else {
+            return Vec::new();
+        };
+        let lacks = |node: &usize| !entry.standing.contains(*node) || entry.lost.contains(*node);
+        let owner = entry.owner.unwrap_or(claim.owner);
+        (0..self.nodes).filter(lacks).map(|node| Ballot { node, owner }).collect()
+    }
+
+    /// A node has lost the ballot of a lease.
+    pub(crate) fn lost(&self, claim: &Claim, ballot: Ballot) {
         let mut state = self.state.lock();
-        let State { entries, spent, .. } = &mut *state;
-        let entry = entries.get_mut(claim)?;
-        let held = entry.valid(now)?;
-        let owner = entry.draw(claim, node, spent).ok()?;
-        Some((Ballot { node, owner }, held))
+        if let Some(entry) = state.entries.get_mut(claim).filter(|it| it.has(ballot)) {
+            entry.lost.insert(ballot.node);
+        }
     }
 
-    /// A held lease, and the nodes that have no ballot of it.
-    pub(crate) fn lacking(&self, claim: &Claim, now: Instant) -> Option<(Held, NodeSet)> {
-        let state = self.state.lock();
-        let entry = state.entries.get(claim)?;
-        let lacks = (0..self.nodes).filter(|&node| entry.ballots[node].is_none());
-        Some((entry.valid(now)?, lacks.collect()))
+    /// Notes that a node is asked for its vote by a ballot, which stands from now on.
+    ///
+    /// # Errors
+    ///
+    /// If the claim was given up.
+    pub(crate) fn draw(&self, claim: &Claim, ballot: Ballot, now: Instant) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let entry = state.entries.get_mut(claim).filter(|it| it.wants(ballot, now));
+        let given_up = || Error::new(ErrorKind::NotReady, "not asked: the claim was given up");
+        entry.ok_or_else(given_up)?.draw(ballot.node);
+        Ok(())
     }
 
-    /// Whether a ballot stands for a claim that is held or asked for.
-    pub(crate) fn stands(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
-        self.state.lock().entries.get(claim).is_some_and(|entry| entry.stands(ballot, now))
+    /// Whether the claim is held or asked for by this ballot.
+    pub(crate) fn wants(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
+        self.state.lock().entries.get(claim).is_some_and(|entry| entry.wants(ballot, now))
     }
 
-    /// A node has not granted a ballot. If the node was asked more than once, that may be an old answer.
+    /// A node has not granted a ballot. If the node was asked more than once, this answer may be an old one.
     pub(crate) fn refused(&self, claim: &Claim, ballot: Ballot) {
         let mut state = self.state.lock();
         if let Some(entry) = state.entries.get_mut(claim)
             && !entry.repeated.contains(ballot.node)
         {
-            entry.ballots[ballot.node].take_if(|owner| *owner == ballot.owner);
-            // No vote can come any more, so nothing is owed.
+            entry.bury(ballot);
+            // No vote can come any more, so no release is due.
             entry.owed.retain(|owed| *owed != ballot);
             entry.unheard.remove(ballot.node);
         }
         state.tidy(claim);
     }
 
-    /// A node has granted a ballot, or may have. `false` if the ballot does not stand for a claim that is held or
-    /// asked for: then its release is owed.
+    /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then due.
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
+        if let Some(entry) = self.state.lock().entries.get_mut(claim) {
+            entry.note_vote(ballot);
+        }
+        self.missed(claim, ballot, now)
+    }
+
+    /// As [`heard`](Self::heard), for a node that may have granted a ballot.
+    pub(crate) fn missed(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
         let mut state = self.state.lock();
-        if let Some(entry) = state.entries.get_mut(claim)
-            && entry.stands(ballot, now)
-        {
-            entry.note_vote(ballot.node);
+        if state.entries.get(claim).is_some_and(|entry| entry.wants(ballot, now)) {
             return true;
         }
         state.spent.add(claim, now);
         let entry = self.entry(&mut state, claim, now);
-        entry.note_vote(ballot.node);
-        entry.ballots[ballot.node].take_if(|owner| *owner == ballot.owner);
+        entry.bury(ballot);
         entry.owe(ballot);
         false
     }
 
-    /// A node is rid of a dead ballot.
+    /// A node has released a dead ballot.
     pub(crate) fn settled(&self, claim: &Claim, ballot: Ballot) {
         let mut state = self.state.lock();
         if let Some(entry) = state.entries.get_mut(claim) {
@@ -271,43 +271,47 @@ impl Claims {
         state.tidy(claim);
     }
 
-    /// Notes that the claim is released. Returns its lease, and the ballots to release, also the dead ballots that a
-    /// node has not yet confirmed as gone. Also returns the nodes whose vote may arrive after its release.
+    /// Notes that the claim is released. Returns its lease, and the ballots to release: these include dead ballots
+    /// whose release a node has not confirmed yet. Also returns the nodes whose vote may arrive after its release.
     pub(crate) fn end(&self, claim: &Claim, now: Instant) -> (Option<Held>, Vec<Ballot>, NodeSet) {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         let entry = state.entries.get(claim);
         let (mut ballots, unheard) =
             entry.map(|it| (it.owed.clone(), it.unheard)).unwrap_or_default();
-        let ended = self.end_in(&mut state, claim, now);
-        drop(state);
-        let (held, buried) = ended.told();
+        let (held, buried) = self.end_turn(state, claim, now);
         ballots.extend(buried);
         (held, ballots, unheard)
     }
 
-    /// Ends a turn: gives up the ballots that stand. If this process does not know the claim, these are the first
-    /// ballots, which another process may have.
-    fn end_in(&self, state: &mut State, claim: &Claim, now: Instant) -> Ended {
+    /// Ends a turn: gives up the standing ballots. If this process does not know the claim, gives up the first
+    /// ballots, which another process may have. Returns the lease and the ballots.
+    fn end_turn(
+        &self,
+        mut guard: MutexGuard<'_, State>,
+        claim: &Claim,
+        now: Instant,
+    ) -> (Option<Held>, Vec<Ballot>) {
+        let state = &mut *guard;
         let is_elsewhere = !state.entries.contains_key(claim) && !state.spent.has(claim);
-        let entry = self.entry(state, claim, now);
-        if is_elsewhere {
-            entry.ballots.fill(Some(claim.owner));
-        }
-        entry.until = now + self.max_ttl;
-        let held = entry.held.take();
-        let joined = entry.asking.take().unwrap_or_default();
-        let buried = entry.bury();
         state.turns += 1;
         let turn = state.turns;
-        if let Some(entry) = state.entries.get_mut(claim) {
-            entry.turn = turn;
+        let entry = self.entry(state, claim, now);
+        if is_elsewhere {
+            (entry.owner, entry.standing) = (Some(claim.owner), (0..self.nodes).collect());
         }
-        state.spent.add(claim, now);
+        (entry.turn, entry.until) = (turn, now + self.max_ttl);
+        let (held, joined) = (entry.held.take(), entry.asking.take().unwrap_or_default());
+        let buried = state.give_up(claim, now);
         state.tidy(claim);
-        Ended { held, buried, joined }
+        // Wakers are code of others, so they must not run under the lock.
+        drop(guard);
+        for joined in joined {
+            let _gone = joined.send(Err(released()));
+        }
+        (held, buried)
     }
 
-    /// The entry of a claim. Claims that are over are forgotten now and then.
+    /// The entry of a claim. Now and then, forgets claims that are over.
     fn entry<'a>(&self, state: &'a mut State, claim: &Claim, now: Instant) -> &'a mut Entry {
         if !state.entries.contains_key(claim) {
             let State { entries, sweep, .. } = state;
@@ -315,25 +319,33 @@ impl Claims {
             state.turns += 1;
         }
         let turn = state.turns;
-        state.entries.entry(claim.clone()).or_insert_with(|| Entry {
-            turn,
-            asking: None,
-            held: None,
-            ballots: vec![None; self.nodes].into(),
-            repeated: NodeSet::default(),
-            unheard: NodeSet::default(),
-            owed: Vec::new(),
-            until: now + self.max_ttl,
-        })
+        let until = now + self.max_ttl;
+        state.entries.entry(claim.clone()).or_insert_with(|| Entry::new(turn, until))
     }
 }
 
 impl State {
-    /// Forgets a claim of which nothing is to be remembered.
+    /// Gives up the standing ballots, unless the claim is held, and returns them.
+    fn give_up(&mut self, claim: &Claim, now: Instant) -> Vec<Ballot> {
+        let Some(entry) = self.entries.get_mut(claim).filter(|it| it.valid(now).is_none()) else {
+            return Vec::new();
+        };
+        entry.held = None;
+        let (Some(owner), nodes) = (entry.owner.take(), std::mem::take(&mut entry.standing)) else {
+            return Vec::new();
+        };
+        let dead: Vec<_> = nodes.iter().map(|node| Ballot { node, owner }).collect();
+        dead.iter().for_each(|ballot| entry.owe(*ballot));
+        if !dead.is_empty() {
+            self.spent.add(claim, now);
+        }
+        dead
+    }
+
+    /// Forgets a claim without a lease, a request or a ballot.
     fn tidy(&mut self, claim: &Claim) {
-        let is_over = |entry: &Entry| {
-            let stands = entry.ballots.iter().any(Option::is_some);
-            entry.asking.is_none() && entry.held.is_none() && entry.owed.is_empty() && !stands
+        let is_over = |it: &Entry| {
+            it.asking.is_none() && it.held.is_none() && it.owed.is_empty() && it.standing.is_empty()
         };
         if self.entries.get(claim).is_some_and(is_over) {
             self.entries.remove(claim);
@@ -342,40 +354,56 @@ impl State {
 }
 
 impl Entry {
+    fn new(turn: u64, until: Instant) -> Self {
+        let (asking, held, owner) = Default::default();
+        let (standing, repeated, unheard, lost, owed) = Default::default();
+        Self { turn, asking, held, owner, standing, repeated, unheard, lost, owed, until }
+    }
+
     fn valid(&self, now: Instant) -> Option<Held> {
         self.held.filter(|held| held.valid_until > now)
     }
 
-    fn stands(&self, ballot: Ballot, now: Instant) -> bool {
+    /// Whether the claim is held or asked for by this ballot.
+    fn wants(&self, ballot: Ballot, now: Instant) -> bool {
         let is_wanted = self.asking.is_some() || self.valid(now).is_some();
-        is_wanted && self.ballots[ballot.node] == Some(ballot.owner)
+        is_wanted && self.owner == Some(ballot.owner)
     }
 
-    /// Whether the claim was granted since it was seen, or is asked for.
+    /// Whether a node has this ballot, and the process has not given it up.
+    fn has(&self, ballot: Ballot) -> bool {
+        self.owner == Some(ballot.owner) && self.standing.contains(ballot.node)
+    }
+
+    fn stands(&self, ballot: Ballot, now: Instant) -> bool {
+        self.wants(ballot, now) && self.has(ballot)
+    }
+
+    /// Whether the claim was granted since `seen`, or a request for it is under way.
     fn has_moved(&self, seen: &View, now: Instant) -> bool {
         let until = |held: Option<Held>| held.map(|held| held.valid_until);
         let held = self.valid(now);
         self.asking.is_some() || held.is_some() && until(held) != until(seen.held)
     }
 
-    /// The ballot that stands at a node, or a new one: the claim's own token, or a fresh one if the claim is spent.
-    fn draw(&mut self, claim: &Claim, node: usize, spent: &mut Spent) -> Result<OwnerToken, Error> {
-        self.unheard.insert(node);
-        if let Some(owner) = self.ballots[node] {
+    fn draw(&mut self, node: usize) {
+        if self.standing.contains(node) {
             self.repeated.insert(node);
-            return Ok(owner);
+        } else {
+            self.repeated.remove(node);
         }
-        let is_spent = spent.has(claim);
-        let owner = if is_spent { claim.owner.sibling()? } else { claim.owner };
-        self.repeated.remove(node);
-        self.ballots[node] = Some(owner);
-        Ok(owner)
+        self.standing.insert(node);
+        self.unheard.insert(node);
+        self.lost.remove(node);
     }
 
     /// A vote has come. If the node was asked more than once, another vote may still be under way.
-    fn note_vote(&mut self, node: usize) {
+    fn note_vote(&mut self, Ballot { node, owner }: Ballot) {
         if !self.repeated.contains(node) {
             self.unheard.remove(node);
+        }
+        if self.owner == Some(owner) {
+            self.standing.insert(node);
         }
     }
 
@@ -385,22 +413,11 @@ impl Entry {
         }
     }
 
-    /// Gives up the ballots that stand, unless the claim is held, and returns them.
-    fn give_up(&mut self, now: Instant) -> Vec<Ballot> {
-        if self.valid(now).is_some() {
-            return Vec::new();
+    /// The ballot does not stand any more.
+    fn bury(&mut self, ballot: Ballot) {
+        if self.has(ballot) {
+            self.standing.remove(ballot.node);
         }
-        self.held = None;
-        self.bury()
-    }
-
-    /// Gives up the ballots that stand, and returns them.
-    fn bury(&mut self) -> Vec<Ballot> {
-        let ballots = self.ballots.iter_mut().enumerate();
-        let dead = ballots.filter_map(|(node, it)| it.take().map(|owner| Ballot { node, owner }));
-        let dead: Vec<_> = dead.collect();
-        dead.iter().for_each(|ballot| self.owe(*ballot));
-        dead
     }
 }
 

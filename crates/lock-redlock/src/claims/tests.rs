@@ -41,6 +41,19 @@ fn joined(claims: &Arc<Claims>, claim: &Claim) -> oneshot::Receiver<Outcome> {
     }
 }
 
+/// The ballots by which a request has asked all nodes.
+fn ask(claims: &Arc<Claims>, asker: &Asker, claim: &Claim, now: Instant) -> Vec<Ballot> {
+    let owner = asker.attempt(now).unwrap();
+    let ballots: Vec<_> = (0..NODES).map(|node| Ballot { node, owner }).collect();
+    ballots.iter().for_each(|ballot| claims.draw(claim, *ballot, now).unwrap());
+    ballots
+}
+
+fn stands(claims: &Claims, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
+    let state = claims.state.lock();
+    state.entries.get(claim).is_some_and(|entry| entry.stands(ballot, now))
+}
+
 fn request(claim: &Claim) -> Acquire {
     Acquire::new(claim.clone(), lock_core::Ttl::DEFAULT)
 }
@@ -49,9 +62,9 @@ fn request(claim: &Claim) -> Acquire {
 fn a_late_vote_is_dead_unless_the_claim_is_asked_for_or_held() {
     let (claims, claim) = (claims(), claim());
     let asker = begin(&claims, &claim, NOW);
-    let ballots = asker.ballots(NOW).unwrap();
+    let ballots = ask(&claims, &asker, &claim, NOW);
     assert!(claims.heard(&claim, ballots[0], NOW));
-    assert!(asker.win(ballots.clone(), held(after(1)), NOW).is_some());
+    assert!(asker.win(ballots[0].owner, held(after(1)), NOW).is_some());
     drop(asker);
     assert!(claims.heard(&claim, ballots[0], NOW));
     assert!(!claims.heard(&claim, ballots[0], after(1)));
@@ -96,16 +109,16 @@ fn a_repeated_request_asks_for_itself_if_the_first_fails_or_is_dropped() {
 fn a_request_that_takes_too_long_is_as_if_it_were_dropped() {
     let (claims, claim) = (claims(), claim());
     let slow = begin(&claims, &claim, NOW);
-    let ballots = slow.ballots(NOW).unwrap();
+    let ballots = ask(&claims, &slow, &claim, NOW);
     assert_eq!(claims.overtake(&claim, NOW), ballots);
     let asker = begin(&claims, &claim, NOW);
-    let others = asker.ballots(NOW).unwrap();
-    assert!(slow.ballots(NOW).is_err() && slow.give_up(NOW).is_empty());
+    let others = ask(&claims, &asker, &claim, NOW);
+    assert!(slow.attempt(NOW).is_err() && slow.give_up(NOW).is_empty());
     slow.end(&request(&claim), &Ok(AcquireOutcome::Busy { retry_after: None }));
     drop(slow);
-    assert!(others.iter().all(|ballot| claims.stands(&claim, *ballot, NOW)));
-    assert!(asker.win(others, held(after(9)), NOW).is_some());
-    // A lease that is held is not given up.
+    assert!(others.iter().all(|ballot| stands(&claims, &claim, *ballot, NOW)));
+    assert!(asker.win(others[0].owner, held(after(9)), NOW).is_some());
+    // A held lease is not given up.
     drop(asker);
     let _again = begin(&claims, &claim, NOW);
     assert!(claims.overtake(&claim, NOW).is_empty() && claims.held(&claim, NOW).is_some());
@@ -115,12 +128,12 @@ fn a_request_that_takes_too_long_is_as_if_it_were_dropped() {
 fn a_released_claim_is_not_granted_to_a_request_of_before() {
     let (claims, claim) = (claims(), claim());
     let asker = begin(&claims, &claim, NOW);
-    let ballots = asker.ballots(NOW).unwrap();
+    let ballots = ask(&claims, &asker, &claim, NOW);
     let mut outcome = joined(&claims, &claim);
     claims.end(&claim, NOW);
     assert!(outcome.try_recv().unwrap().is_err());
-    assert!(asker.win(ballots, held(after(9)), NOW).is_none());
-    assert!(asker.ballots(NOW).is_err());
+    assert!(asker.win(ballots[0].owner, held(after(9)), NOW).is_none());
+    assert!(asker.attempt(NOW).is_err());
     assert!(asker.give_up(NOW).is_empty());
 }
 
@@ -128,21 +141,21 @@ fn a_released_claim_is_not_granted_to_a_request_of_before() {
 fn an_old_refusal_takes_no_ballot_away_that_was_asked_for_again() {
     let (claims, claim) = (claims(), claim());
     let asker = begin(&claims, &claim, NOW);
-    let ballots = asker.ballots(NOW).unwrap();
+    let ballots = ask(&claims, &asker, &claim, NOW);
     claims.refused(&claim, ballots[0]);
-    assert!(!claims.stands(&claim, ballots[0], NOW));
-    let again = asker.ballots(NOW).unwrap();
+    assert!(!stands(&claims, &claim, ballots[0], NOW));
+    let again = ask(&claims, &asker, &claim, NOW);
     claims.refused(&claim, again[0]);
     claims.refused(&claim, again[1]);
-    assert!(!claims.stands(&claim, again[0], NOW) && claims.stands(&claim, again[1], NOW));
+    assert!(!stands(&claims, &claim, again[0], NOW) && stands(&claims, &claim, again[1], NOW));
 }
 
 #[test]
 fn a_lease_that_is_over_is_not_renewed() {
     let (claims, claim) = (claims(), claim());
     let asker = begin(&claims, &claim, NOW);
-    let ballots = asker.ballots(NOW).unwrap();
-    asker.win(ballots, held(after(5)), NOW).unwrap();
+    let ballots = ask(&claims, &asker, &claim, NOW);
+    asker.win(ballots[0].owner, held(after(5)), NOW).unwrap();
     let (seen, nodes) = (claims.view(&claim), NodeSet::default());
     assert!(claims.extend(&claim, &seen, (after(8), nodes), after(4)));
     assert_eq!(claims.held(&claim, after(7)).map(|held| held.valid_until), Some(after(8)));
@@ -157,8 +170,8 @@ fn claims_that_are_over_are_forgotten() {
     for step in 0..10 * sweep::MIN as u64 {
         let (claim, now) = (claim(), after(2 * step));
         let asker = begin(&claims, &claim, now);
-        let ballots = asker.ballots(now).unwrap();
-        asker.win(ballots, held(now), now);
+        let ballots = ask(&claims, &asker, &claim, now);
+        asker.win(ballots[0].owner, held(now), now);
     }
     assert!(claims.state.lock().entries.len() <= 2 * sweep::MIN);
 }
@@ -191,12 +204,12 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// A release may arrive at any time. So a ballot never stands again after its release was owed.
+    /// A release may arrive at any time. So a ballot never stands again once its release was due.
     #[test]
     fn no_ballot_stands_again_that_was_given_up(acts in prop::collection::vec(act(), 1..60)) {
         let (claims, claim, mut now) = (claims(), claim(), NOW);
         let mut asker = begin(&claims, &claim, now);
-        let mut ballots = asker.ballots(now).unwrap();
+        let mut ballots = ask(&claims, &asker, &claim, now);
         let (mut dead, mut owed) = (HashSet::new(), Vec::new());
         for act in acts {
             let mut dies = Vec::new();
@@ -207,7 +220,7 @@ proptest! {
                         Begun::First(next, lapsed) => (asker, dies) = (next, lapsed),
                         Begun::Joined(_) => unreachable!("the last request is over"),
                     }
-                    ballots = asker.ballots(now).unwrap();
+                    ballots = ask(&claims, &asker, &claim, now);
                 }
                 Act::GiveUp => dies = asker.give_up(now),
                 Act::Overtake => dies = claims.overtake(&claim, now),
@@ -217,14 +230,14 @@ proptest! {
                 }
                 Act::Hear(_) => {}
                 Act::Settle => owed.drain(..).for_each(|ballot| claims.settled(&claim, ballot)),
-                Act::Win => drop(asker.win(ballots.clone(), held(now + SPAN / 2), now)),
+                Act::Win => drop(asker.win(ballots[0].owner, held(now + SPAN / 2), now)),
                 Act::End => dies = claims.end(&claim, now).1,
                 Act::Pass(nanos) => now = now + Duration::from_nanos(nanos),
             }
             owed.extend(dies.iter().copied());
             dead.extend(dies.into_iter().map(|ballot| (ballot.node, ballot.owner)));
             for ballot in &ballots {
-                let stands = claims.stands(&claim, *ballot, now);
+                let stands = stands(&claims, &claim, *ballot, now);
                 prop_assert!(!stands || !dead.contains(&(ballot.node, ballot.owner)));
             }
         }

@@ -28,7 +28,7 @@ impl BareLock {
         self.ask_from(self.home, request)
     }
 
-    /// Like [`ask`](Self::ask), but first waits until the store has back what this process has given up of this key.
+    /// As [`ask`](Self::ask), but first waits until the store has answered the releases of this key by this process.
     pub(crate) fn ask_about<'a, T>(
         &'a self,
         request: BoxFuture<'a, Result<T, Error>>,
@@ -40,18 +40,18 @@ impl BareLock {
         }
     }
 
-    /// Releases a claim that has no hold in this process any more.
+    /// Releases a claim without a hold in this process.
     pub(crate) async fn withdraw(&self, claim: &Claim) -> Result<Released, Error> {
         self.ask(self.shared().backend.release(claim)).await
     }
 
-    /// Listens for hints about this key, on the driver's runtime, which lives for as long as the watch is wanted.
+    /// Listens for hints about this key, on the runtime of the driver, which lives as long as the watch.
     pub(crate) async fn watch(&self) -> Result<Watch, Error> {
         self.ask_from(Home::Driver, self.shared().backend.watch(self.key())).await
     }
 
-    /// Waits until the store has back what this process has given up of this key by now, in all groups and outside
-    /// them.
+    /// Waits until the store has answered the earlier releases of this key by this process, in all groups and
+    /// outside them.
     ///
     /// If the store does not answer in time, or a release fails, the wait ends. The request of the caller then shows
     /// whether the store answers.

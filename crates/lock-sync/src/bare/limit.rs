@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 use super::BareLock;
 use crate::engine::{Command, Denial, Shared, Wait};
 
-/// A wait lasts this much longer than its limit, so that the part of the wait that knows the reason for the delay can
-/// report it.
+/// How much longer than its limit a wait lasts, so that the part of the wait that knows the reason for the delay can
+/// report the reason.
 const LAST_WORD: Duration = Duration::from_millis(5);
 
-/// The limit of a wait, from its begin. It does not begin anew with each part of the wait.
+/// The limit of a wait, from its begin. All parts of the wait share the limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     wait: Wait,
@@ -46,7 +46,7 @@ impl Limit {
         self.end.map(|end| end.saturating_duration_since(lock.now()))
     }
 
-    /// Rings when the limit is reached, and never if there is none. The driver must have been started.
+    /// Rings when the limit is reached, and never without a limit. The driver must have been started.
     pub(crate) fn bell(self, lock: &BareLock) -> Bell {
         self.left(lock).map_or(Bell::silent(), |left| lock.alarm(left))
     }
@@ -84,7 +84,7 @@ impl BareLock {
     }
 }
 
-/// Resolves after a time, and at once if the driver has gone. When it is dropped, the driver forgets it.
+/// Resolves after a time, and at once if the driver has gone. When the timer is dropped, the driver forgets it.
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Bell(Option<oneshot::Receiver<()>>);
 

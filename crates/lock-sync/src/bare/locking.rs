@@ -1,4 +1,4 @@
-//! The way to a guard: first the engine's grant, then the data.
+//! The way to a guard: first the grant of the engine, then the data.
 
 use std::task::{Context, Poll, ready};
 
@@ -23,9 +23,14 @@ impl BareLock {
 }
 
 impl Locking {
-    /// For a caller that blocks its thread: perhaps no other thread drives the caller's runtime.
+    /// For a caller that blocks its thread: perhaps no other thread runs the runtime of the caller.
     pub(crate) fn on_driver(&mut self) {
         self.acquiring.on_driver();
+    }
+
+    /// The reader has tried the short way.
+    pub(crate) fn has_tried_to_share(&mut self) {
+        self.acquiring.has_tried_to_share();
     }
 
     /// The hold, and the data that `take_data` takes once the hold is there.
@@ -38,15 +43,15 @@ impl Locking {
             Some(hold) => hold,
             None => ready!(self.acquiring.poll(context))?,
         };
-        // A task that locks in a loop yields to other tasks now and then, as with tokio's locks. It yields
-        // only after it has its turn, so a used-up budget does not cost it its place in line.
+        // A task that locks in a loop yields to other tasks now and then, as with tokio's locks. The task
+        // yields only in its turn, so a used-up budget does not cost the task its place in the line.
         let Poll::Ready(coop) = poll_proceed(context) else {
             self.hold = Some(hold);
             return Poll::Pending;
         };
         let Some(data) = take_data() else {
-            // The engine grants only when no guard is in the way. So only `Debug` can be using the data, and only
-            // for a moment.
+            // The engine grants the lock only when no guard is in the way. So only `Debug` can have the data, and
+            // only for a moment.
             self.hold = Some(hold);
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -64,7 +69,7 @@ macro_rules! denied {
                 use $crate::bare::Denial;
                 match denial {
                     Denial::Timeout(source) => Self::Timeout { source },
-                    // Only a caller that only tries gets this denial.
+                    // Only a try gets this denial.
                     Denial::WouldBlock => Self::Timeout { source: None },
                     Denial::Closed => Self::Closed,
                     Denial::Lost(lost) => Self::Lost(lost),

@@ -24,12 +24,12 @@ pub(crate) use crate::engine::{
     Acquiring, Denial, Gathering, Held, Hold, Labels, Policy, Upgrading, Wait, Write,
 };
 
-/// A lock of this process by its name, with the manner in which its holders let go.
+/// A lock of this process by its name, with the way in which its holders give it up.
 #[derive(Clone)]
 pub(crate) struct BareLock {
     entry: Arc<Entry>,
     manner: Manner,
-    /// Where requests run that a task waits for.
+    /// Where the requests run for which a task waits.
     home: Home,
 }
 
@@ -50,7 +50,7 @@ impl BareLock {
         Self { entry, ..self.clone() }
     }
 
-    /// This lock with another policy. In this process it is another lock: both contend as two processes do.
+    /// This lock with another policy. In this process it is another lock: the two contend as two processes do.
     pub(crate) fn with_policy(mut self, change: impl FnOnce(&mut Policy, &Labels)) -> Self {
         let mut policy = self.entry.policy().clone();
         change(&mut policy, &self.shared().labels);
@@ -68,13 +68,13 @@ impl BareLock {
         self
     }
 
-    /// This lock, whose grants bring the value beside it.
+    /// This lock, whose grants carry the value beside the lock.
     pub(crate) fn with_value(mut self) -> Self {
         self.manner.value = true;
         self
     }
 
-    /// This lock, for a caller that blocks its thread: perhaps no other thread drives the caller's runtime.
+    /// This lock, for a caller that blocks its thread: perhaps no other thread runs the runtime of the caller.
     pub(crate) fn on_driver(mut self) -> Self {
         self.home = Home::Driver;
         self
@@ -89,12 +89,12 @@ impl BareLock {
         self.entry.is_held()
     }
 
-    /// Whether a guard of this process holds the lock, in whatever group.
+    /// Whether a guard of this process holds the lock, in any group.
     pub(crate) fn is_held_by_any(&self) -> bool {
         self.shared().entries_of(self.key()).iter().any(|entry| entry.is_held())
     }
 
-    /// Whether the lease is kept although no guard of this process holds the lock.
+    /// Whether this process keeps the lease although no guard holds the lock.
     pub(crate) fn is_cached(&self) -> bool {
         self.entry.is_cached()
     }
@@ -114,10 +114,16 @@ impl BareLock {
         self.entry.policy().ttl.duration()
     }
 
-    /// How long a caller waits for a store that does not answer, and whether that holds for a caller with a limit, too.
+    /// How long a caller waits for a silent store, and whether this also holds for a caller with a limit.
     fn patience(&self) -> (Duration, bool) {
         let policy = self.entry.policy();
         (policy.patience(), policy.outage_limit.is_some())
+    }
+
+    /// The short way to a hold beside others, if there is one. There is none if observers hear of acquisitions.
+    #[inline]
+    pub(crate) fn share(&self, mode: Mode) -> Option<Hold> {
+        Hold::share(&self.entry, mode, self.manner)
     }
 
     /// Begins to wait for the lock.
@@ -140,12 +146,12 @@ impl BareLock {
         Gathering::begin(locks.iter().map(|lock| &lock.entry))
     }
 
-    /// Makes the waiting claims of this process ask again: something has changed of which the store may send no hint.
+    /// Makes the waiting claims of this process ask again, after a change for which the store may send no hint.
     pub(crate) fn look_again(&self) {
         self.entry.look_again();
     }
 
-    /// Waits until further acquisitions are refused.
+    /// Waits for the shutdown of the locks.
     pub(crate) async fn closed(&self) {
         self.shared().closed().await;
     }

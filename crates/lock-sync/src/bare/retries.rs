@@ -1,4 +1,4 @@
-//! How long a caller repeats requests to a store that does not answer.
+//! How long a caller repeats requests to a silent store.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use lock_core::{Backoff, Error, Instant};
 use super::{BareLock, Limit};
 use crate::engine::{BACKOFF, Denial};
 
-/// The pauses between repeated requests. They go on until the limit of the caller or that of the outage. Without either,
-/// they go on for the length of a lease, because after that every lease that was held has ended.
+/// The pauses between repeated requests. They go on until the limit of the caller or the limit of an outage. Without
+/// either limit, they go on for the length of a lease: after that, every earlier lease has ended.
 pub(crate) struct Retries<'a> {
     lock: &'a BareLock,
     limit: Limit,
@@ -35,7 +35,7 @@ impl<'a> Retries<'a> {
             return Err(Denial::Failed(error));
         }
         let left = left.unwrap_or(Duration::MAX);
-        // Callers that failed together should not come back together, so the nanoseconds of the clock scatter them.
+        // Callers that failed together should not ask again together. The nanoseconds of the clock scatter them.
         let scatter = (now.as_nanos() % 1024) as f64 / 1024.0;
         let pause = self.backoff.fail_scattered(scatter);
         self.lock.alarm(pause.min(left)).await;

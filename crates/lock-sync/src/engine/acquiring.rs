@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use lock_core::Mode;
 
+use super::gate::Right;
 use super::machine::Entered;
 use super::observed::{Begun, Observed};
 use super::queue::WaiterId;
@@ -29,6 +30,8 @@ pub(crate) struct Acquiring {
 #[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each request")]
 enum State {
     New(Wait),
+    /// As new, but the short way beside other holders is not open.
+    Tried(Wait),
     /// About to enter, for the first time or because its ticket was over before it was used.
     Entering,
     /// First in line: this task sends the request to the store itself.
@@ -49,6 +52,13 @@ impl Acquiring {
         Self { entry: Some(entry), state, patience, mode, manner, home, begun: None }
     }
 
+    /// The caller has tried the short way, unless observers hear of acquisitions.
+    pub(crate) fn has_tried_to_share(&mut self) {
+        if let (State::New(wait), None) = (&self.state, self.observed()) {
+            self.state = State::Tried(*wait);
+        }
+    }
+
     /// For a caller that blocks its thread: perhaps no other thread drives its runtime.
     pub(crate) fn on_driver(&mut self) {
         self.home = Home::Driver;
@@ -56,8 +66,8 @@ impl Acquiring {
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
         self.tell_begin();
-        if let Some(ticket) = self.share() {
-            return Poll::Ready(Ok(self.hold(ticket)));
+        if let Some(right) = self.share() {
+            return Poll::Ready(Ok(self.hold(right)));
         }
         loop {
             let Poll::Ready(outcome) = self.advance(context) else {
@@ -66,7 +76,9 @@ impl Acquiring {
             };
             self.state = State::Done;
             match outcome {
-                Ok(ticket) if ticket.check().is_ok() => return Poll::Ready(Ok(self.hold(ticket))),
+                Ok(ticket) if ticket.check().is_ok() => {
+                    return Poll::Ready(Ok(self.hold(Right::Ticket(ticket))));
+                }
                 Ok(ticket) => self.begin_anew(ticket),
                 Err(denial) => {
                     self.tell_end(|begun, observed, mode| begun.denied(observed, mode, &denial));
@@ -77,7 +89,7 @@ impl Acquiring {
     }
 
     /// The short way for one more holder beside others, if there is one.
-    fn share(&self) -> Option<Ticket> {
+    fn share(&self) -> Option<Right> {
         match (&self.state, &self.entry, self.mode) {
             (State::New(_), Some(entry), Mode::Shared | Mode::Permits { .. }) => {
                 entry.share(self.mode, self.manner)
@@ -86,17 +98,18 @@ impl Acquiring {
         }
     }
 
-    fn hold(&mut self, ticket: Ticket) -> Hold {
+    fn hold(&mut self, right: Right) -> Hold {
         self.state = State::Done;
         // Moved rather than cloned: many tasks contend for the reference count.
         let Some(entry) = self.entry.take() else { completed() };
-        Hold::new(entry, ticket, self.mode, self.manner, self.begun.take())
+        Hold::new(entry, right, self.mode, self.manner, self.begun.take())
     }
 
     /// The hold is over before it was used.
     fn begin_anew(&mut self, ticket: Ticket) {
         let Some(entry) = &self.entry else { completed() };
-        drop(Hold::new(Arc::clone(entry), ticket, self.mode, self.manner, None));
+        let right = Right::Ticket(ticket);
+        drop(Hold::new(Arc::clone(entry), right, self.mode, self.manner, None));
         self.state = State::Entering;
     }
 
@@ -133,7 +146,7 @@ impl Acquiring {
         loop {
             let Some(entry) = &self.entry else { completed() };
             match &mut self.state {
-                State::New(wait) => {
+                State::New(wait) | State::Tried(wait) => {
                     self.patience = entry.shared.begin(*wait)?;
                     self.state = State::Entering;
                 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use lock_core::Mode;
 
 use super::command::Command;
+use super::gate::Right;
 use super::machine::Entered;
 use super::observed::Begun;
 use super::queue::WaiterId;
@@ -163,5 +164,5 @@ impl Drop for Gathering {
 }
 
 fn hold(entry: &Arc<Entry>, ticket: Ticket, begun: Option<Begun>) -> Hold {
-    Hold::new(Arc::clone(entry), ticket, Mode::Exclusive, entry.shared.manner, begun)
+    Hold::new(Arc::clone(entry), Right::Ticket(ticket), Mode::Exclusive, entry.shared.manner, begun)
 }

@@ -2,13 +2,14 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::select;
-use lock_core::{FencingToken, Instant, Key, Ttl};
+use lock_core::{Clock, FencingToken, Instant, Key, Ttl};
 
-use super::{Asks, Entry, Ticket};
+use super::validity::Validity;
+use super::{Asks, Entry, HoldId, Ticket};
 use crate::error::{LeaseLost, LossReason};
 use crate::foreign::Bell;
 
@@ -17,9 +18,13 @@ use crate::foreign::Bell;
 #[derive(Debug)]
 pub(crate) struct Held {
     key: Key,
-    ticket: Ticket,
-    /// The guard keeps the entry alive.
+    hold: HoldId,
+    clock: Clock,
+    /// The guard keeps the lease and the entry alive. Once the guard has gone, the lease may be in use for another grant.
+    lease: Weak<Validity>,
     entry: Weak<Entry>,
+    /// The end of the maximum hold.
+    hold_until: Instant,
     /// The present token: an upgrade brings a higher one.
     token: AtomicU64,
     /// Why the guard has no lease any more, and when the guard gave it up.
@@ -29,9 +34,19 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(entry: Weak<Entry>, key: Key, ticket: Ticket) -> Self {
-        let token = AtomicU64::new(ticket.token.get());
-        Self { key, ticket, entry, token, end: OnceLock::new(), given_up: Bell::default() }
+    pub(super) fn new(entry: &Arc<Entry>, ticket: &Ticket) -> Self {
+        let Ticket { hold, ref lease, token, hold_until, .. } = *ticket;
+        Self {
+            key: entry.key.clone(),
+            hold,
+            clock: lease.clock(),
+            lease: Arc::downgrade(lease),
+            entry: Arc::downgrade(entry),
+            hold_until,
+            token: AtomicU64::new(token.get()),
+            end: OnceLock::new(),
+            given_up: Bell::default(),
+        }
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -49,27 +64,38 @@ impl Held {
 
     /// The guard gives the lease up. Must be called before another holder can have the lease.
     pub(super) fn give_up(&self) {
-        let why = self.ticket.check().err().unwrap_or(LeaseLost::new(LossReason::Released));
-        let until = self.ticket.valid_until().min(self.ticket.lease.now());
-        if self.end.set((why, until)).is_ok() {
+        let now = self.clock.now();
+        let why = self.check_lease(now).err().unwrap_or(LeaseLost::new(LossReason::Released));
+        if self.end.set((why, self.lease_until().min(now))).is_ok() {
             self.given_up.ring();
         }
     }
 
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        let checked = self.ticket.check();
-        // In this order: the next holder may have the lease, and then this guard has given it up.
+        let checked = self.check_lease(self.clock.now());
+        // In this order: the lease may be in use for another grant, and then this guard has given it up.
         self.end.get().map_or(checked, |(why, _)| Err(*why))
     }
 
+    /// Whether the hold has its lease at this instant, unless the guard has given it up.
+    fn check_lease(&self, now: Instant) -> Result<(), LeaseLost> {
+        let lease = self.lease.upgrade().ok_or(LeaseLost::new(LossReason::Released))?;
+        lease.check(self.hold.serial(), self.hold_until, now)
+    }
+
     pub(crate) fn valid_until(&self) -> Instant {
-        let until = self.ticket.valid_until();
+        let until = self.lease_until();
         self.end.get().map_or(until, |(_, until)| *until)
+    }
+
+    /// The instant at which the hold ends unless the lease is renewed or the guard has given it up.
+    fn lease_until(&self) -> Instant {
+        self.lease.upgrade().map_or(self.hold_until, |lease| lease.deadline().min(self.hold_until))
     }
 
     pub(crate) fn remaining(&self) -> Duration {
         match self.check() {
-            Ok(()) => self.valid_until().saturating_duration_since(self.ticket.lease.now()),
+            Ok(()) => self.valid_until().saturating_duration_since(self.clock.now()),
             Err(_) => Duration::ZERO,
         }
     }
@@ -78,7 +104,7 @@ impl Held {
     /// is over.
     pub(crate) async fn extend(&self, ttl: Ttl) -> Result<(), LeaseLost> {
         self.check()?;
-        let hold = self.ticket.hold;
+        let hold = self.hold;
         if let Some(entry) = self.entry.upgrade()
             && let Some(until) = entry.event(|machine| machine.extend(hold, ttl))
         {
@@ -89,8 +115,11 @@ impl Held {
 
     /// Waits until the lease is lost, or the guard gives it up.
     pub(crate) async fn over(&self) -> LeaseLost {
+        let Some(lease) = self.lease.upgrade() else {
+            return self.check().err().unwrap_or(LeaseLost::new(LossReason::Released));
+        };
         loop {
-            let news = select(self.ticket.lease.listen(), self.given_up.listen());
+            let news = select(lease.listen(), self.given_up.listen());
             if let Err(lost) = self.check() {
                 return lost;
             }

@@ -7,14 +7,16 @@ use std::sync::{Arc, OnceLock};
 use lock_core::observer::HoldEnd;
 use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
 
+use super::gate::Right;
 use super::observed::{Begun, Told};
+use super::validity::Validity;
 use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 
 /// The right of one holder to the lock. Dropping it passes the lock on.
 pub(crate) struct Hold {
     entry: Arc<Entry>,
-    ticket: Ticket,
+    right: Right,
     /// How many permits the hold has; 0 for other kinds of lock.
     permits: u32,
     manner: Manner,
@@ -28,31 +30,45 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A hold to which this acquisition has led, if observers have heard of one.
+    #[inline]
     pub(super) fn new(
         entry: Arc<Entry>,
-        ticket: Ticket,
+        right: Right,
         mode: Mode,
         manner: Manner,
         begun: Option<Begun>,
     ) -> Self {
-        let begun = begun.zip(entry.observed.as_ref());
-        let told = begun.map(|(begun, observed)| Box::new(begun.granted(observed, mode, &ticket)));
+        let told = match (begun, &entry.observed, &right) {
+            (Some(begun), Some(observed), Right::Ticket(ticket)) => {
+                Some(Box::new(begun.granted(observed, mode, ticket)))
+            }
+            _ => None,
+        };
         let (permits, held) = (mode.permits(), OnceLock::new());
-        Self { entry, ticket, permits, manner, held, live: true, told }
+        Self { entry, right, permits, manner, held, live: true, told }
+    }
+
+    /// The short way to a hold beside others, if there is one. There is none if observers hear of acquisitions.
+    #[inline]
+    pub(crate) fn share(entry: &Arc<Entry>, mode: Mode, manner: Manner) -> Option<Self> {
+        let right = entry.observed.is_none().then(|| entry.share(mode, manner)).flatten()?;
+        Some(Self::new(Arc::clone(entry), right, mode, manner, None))
     }
 
     /// Notes how and when the hold ends, before it lets go.
+    #[inline]
     fn end(&mut self, how: HoldEnd) -> Option<(Box<Told>, HoldEnd, Instant)> {
         let told = self.told.take()?;
-        let now = self.ticket.lease.now();
-        let lost = self.ticket.check_at(now).err();
+        let now = self.lease().now();
+        let lost = self.check_at(now).err();
         Some((told, lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
     }
 
     /// Tells the observers of the end.
+    #[inline]
     fn tell(&self, end: Option<(Box<Told>, HoldEnd, Instant)>) {
         if let (Some((told, how, now)), Some(observed)) = (end, &self.entry.observed) {
-            told.ended(observed, self.ticket.hold, how, now);
+            told.ended(observed, self.id(), how, now);
         }
     }
 
@@ -64,23 +80,24 @@ impl Hold {
     /// Goes on holding in a weaker mode: from exclusive to shared or upgradable, or from upgradable to shared. No other
     /// exclusive holder gets in between.
     pub(crate) fn downgrade(&mut self, to: Mode) {
-        self.entry.event(|machine| machine.downgrade(self.ticket.hold, to));
+        self.entry.event(|machine| machine.downgrade(self.id(), to));
     }
 
     /// Moves this many permits into a new hold with the token of this one. `None` unless both keep at least one permit.
     /// Sends no request.
     pub(crate) fn split(&mut self, part: u32) -> Option<Self> {
         let rest = self.permits().checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
+        let Right::Ticket(whole) = &self.right else { return None };
         // A hold that is already lost can be split as well.
-        let hold = self.entry.lock().machine.split(self.ticket.hold, part);
-        let hold = hold.unwrap_or(self.ticket.hold.gone());
+        let hold = self.entry.lock().machine.split(whole.hold, part);
+        let hold = hold.unwrap_or(whole.hold.gone());
         self.permits = rest;
-        let ticket = Ticket { hold, lease: Arc::clone(&self.ticket.lease), ..self.ticket };
+        let ticket = Ticket { hold, lease: Arc::clone(&whole.lease), ..*whole };
         let told = self.told.as_ref().zip(self.entry.observed.as_ref());
         let told = told.map(|(whole, observed)| Box::new(whole.split(observed, &ticket, part)));
         Some(Self {
             entry: Arc::clone(&self.entry),
-            ticket,
+            right: Right::Ticket(ticket),
             permits: part,
             manner: self.manner,
             held: OnceLock::new(),
@@ -94,38 +111,40 @@ impl Hold {
         self.live = false;
         self.tell_handles();
         let end = self.end(HoldEnd::Forgotten);
-        self.entry.event(|machine| machine.forget(self.ticket.hold, self.manner));
+        self.entry.event(|machine| machine.forget(self.id(), self.manner));
         self.tell(end);
     }
 
     /// The claim under which the store knows the lease, unless the lease is over.
     pub(crate) fn claim(&self) -> Option<Claim> {
-        self.entry.lock().machine.claim(self.ticket.hold).cloned()
+        self.entry.lock().machine.claim(self.id()).cloned()
     }
 
     // ---- The value beside the lock ----
 
     /// The value, if this process knows it.
     pub(crate) fn value(&self) -> Option<LoadedValue> {
-        self.entry.lock().machine.value(self.ticket.hold)
+        self.entry.lock().machine.value(self.id())
     }
 
     /// This holder has loaded the value.
     pub(crate) fn loaded(&self, value: &LoadedValue) {
-        self.entry.lock().machine.loaded(self.ticket.hold, value);
+        self.entry.lock().machine.loaded(self.id(), value);
     }
 
     /// The value is about to be written without [`begin_write`](Self::begin_write).
     pub(crate) fn forget_value(&self) {
-        self.entry.lock().machine.forget_value(self.ticket.hold);
+        self.entry.lock().machine.forget_value(self.id());
     }
 
     /// Begins to write the value. If the hold is dropped before it has noted the answer, the lease goes back to the
     /// store. `last`: the holder lets go afterwards.
     pub(crate) fn begin_write(&mut self, last: bool) -> Option<Write> {
-        let (hold, manner) = (self.ticket.hold, self.manner);
+        let (hold, manner) = (self.id(), self.manner);
         let write = self.entry.event(|machine| machine.begin_write(hold, last, manner))?;
-        self.ticket.token = write.token;
+        if let Right::Ticket(ticket) = &mut self.right {
+            ticket.token = write.token;
+        }
         if let Some(held) = self.held.get() {
             held.set_token(write.token);
         }
@@ -134,14 +153,14 @@ impl Hold {
 
     /// Waits for a token with which to begin a write, unless the store gives none or the lease is over.
     pub(crate) async fn token_for_write(&self) {
-        let hold = self.ticket.hold;
+        let hold = self.id();
         self.entry.event(|machine| machine.want_token(hold));
         poll_fn(|context| self.entry.poll_token(hold, context)).await;
     }
 
     /// The store has answered a write, and the lease goes on. Without a value, the store has written nothing.
     pub(crate) fn wrote(&self, value: Option<&LoadedValue>) {
-        self.entry.lock().machine.wrote(self.ticket.hold, value);
+        self.entry.lock().machine.wrote(self.id(), value);
     }
 
     /// The store has written the value and ended the lease.
@@ -149,7 +168,7 @@ impl Hold {
         self.live = false;
         self.tell_handles();
         let end = self.end(HoldEnd::Committed);
-        self.entry.event(|machine| machine.committed(self.ticket.hold, told));
+        self.entry.event(|machine| machine.committed(self.id(), told));
         self.tell(end);
     }
 
@@ -157,12 +176,23 @@ impl Hold {
         &self.entry
     }
 
-    pub(super) fn ticket(&self) -> &Ticket {
-        &self.ticket
+    /// The ticket, unless the holder is a reader that came through the gate.
+    pub(super) fn ticket(&self) -> Option<&Ticket> {
+        match &self.right {
+            Right::Ticket(ticket) => Some(ticket),
+            Right::Reader(_) => None,
+        }
     }
 
     pub(super) fn id(&self) -> HoldId {
-        self.ticket.hold
+        match &self.right {
+            Right::Ticket(ticket) => ticket.hold,
+            Right::Reader(reader) => reader.hold,
+        }
+    }
+
+    fn lease(&self) -> &Arc<Validity> {
+        self.ticket().map_or(self.entry.gate.lease(), |ticket| &ticket.lease)
     }
 
     /// Takes over the ticket of an upgrade.
@@ -170,7 +200,7 @@ impl Hold {
         if let Some(held) = self.held.get() {
             held.set_token(ticket.token);
         }
-        self.ticket = ticket;
+        self.right = Right::Ticket(ticket);
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -178,11 +208,20 @@ impl Hold {
     }
 
     pub(crate) fn fencing_token(&self) -> FencingToken {
-        self.ticket.token
+        match &self.right {
+            Right::Ticket(ticket) => ticket.token,
+            Right::Reader(reader) => reader.token,
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        self.ticket.check()
+        self.check_at(self.lease().now())
+    }
+
+    /// Whether the hold has its lease at this instant.
+    fn check_at(&self, now: Instant) -> Result<(), LeaseLost> {
+        let until = self.ticket().map_or(Instant::FAR_FUTURE, |ticket| ticket.hold_until);
+        self.lease().check(self.id().serial(), until, now)
     }
 
     /// Why this hold is over, if the store says that it no longer knows the lease.
@@ -192,12 +231,16 @@ impl Hold {
 
     /// What a handle of the lease knows of this hold. The first call allocates.
     pub(crate) fn held(&self) -> &Arc<Held> {
-        let (entry, ticket) = (&self.entry, &self.ticket);
-        let new = || Held::new(Arc::downgrade(entry), entry.key.clone(), ticket.clone());
+        let entry = &self.entry;
+        let new = || match &self.right {
+            Right::Ticket(ticket) => Held::new(entry, ticket),
+            Right::Reader(reader) => Held::new(entry, &reader.ticket(entry.gate.lease())),
+        };
         self.held.get_or_init(|| Arc::new(new()))
     }
 
     /// Tells the handles of the lease that this hold is over, before the lock passes on.
+    #[inline]
     fn tell_handles(&self) {
         if let Some(held) = self.held.get() {
             held.give_up();
@@ -209,14 +252,14 @@ impl Hold {
         loop {
             let lost = self.check().err();
             let end = self.end(HoldEnd::Released);
-            if let Some(rest) = self.entry.release_here(self.ticket.hold, self.manner) {
+            if let Some(rest) = self.entry.release_here(self.id(), self.manner) {
                 self.live = false;
                 self.tell(end);
                 return (lost, rest);
             }
             // The mode to release is not known yet. While this waits, dropping the future releases the hold.
             self.told = end.map(|(told, ..)| told);
-            poll_fn(|context| self.entry.poll_settled(self.ticket.hold, context)).await;
+            poll_fn(|context| self.entry.poll_settled(self.id(), context)).await;
         }
     }
 
@@ -230,7 +273,7 @@ impl Hold {
                 let part = [part];
                 let back = poll_fn(|context| self.entry.poll_returned(&part, context)).await;
                 back.map_err(ReleaseError::Backend)?;
-                let valid = self.ticket.lease.is_valid(self.ticket.lease.now());
+                let valid = self.lease().is_valid(self.lease().now());
                 let lost = ReleaseError::Lost(LeaseLost::new(LossReason::Expired));
                 return if valid { Ok(()) } else { Err(lost) };
             }
@@ -255,12 +298,16 @@ impl Hold {
 }
 
 impl Drop for Hold {
+    #[inline]
     fn drop(&mut self) {
         self.tell_handles();
         if self.live {
             let end = self.end(HoldEnd::Dropped);
             let now = end.as_ref().map(|(_, _, now)| *now);
-            self.entry.release(self.ticket.hold, self.manner, now);
+            match &self.right {
+                Right::Ticket(ticket) => self.entry.release(ticket.hold, self.manner, now),
+                Right::Reader(reader) => self.entry.leave_gate(reader.hold, self.manner),
+            }
             self.tell(end);
         }
     }
@@ -270,7 +317,7 @@ impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
             .field("key", &self.entry.key)
-            .field("fencing_token", &self.ticket.token)
+            .field("fencing_token", &self.fencing_token())
             .finish_non_exhaustive()
     }
 }
@@ -281,12 +328,23 @@ mod tests {
 
     use lock_core::memory::MemoryBackend;
     use tokio::runtime::Handle;
-    use tokio::time::sleep;
+    use tokio::task::yield_now;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
     use crate::engine::{Acquiring, Wait};
     use crate::locks::Locks;
     use crate::sync::atomic::Ordering;
+
+    fn entry_of(locks: &Locks<MemoryBackend>) -> Arc<Entry> {
+        locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy.clone())
+    }
+
+    async fn enter(entry: &Arc<Entry>, mode: Mode) -> Hold {
+        let manner = entry.shared().manner;
+        let mut acquiring = Acquiring::new(Arc::clone(entry), mode, Wait::Forever, manner);
+        poll_fn(|context| acquiring.poll(context)).await.unwrap()
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_remembers_no_reader_that_has_gone() {
@@ -294,19 +352,14 @@ mod tests {
         let limit = Duration::from_secs(3);
         let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
         let locks = locks.ttl(limit).max_hold(limit).build().unwrap();
-        let entry = locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy.clone());
-        let read = async || {
-            let manner = entry.shared().manner;
-            let mut acquiring =
-                Acquiring::new(Arc::clone(&entry), Mode::Shared, Wait::Forever, manner);
-            poll_fn(|context| acquiring.poll(context)).await.unwrap()
-        };
+        let entry = entry_of(&locks);
+        let read = async || enter(&entry, Mode::Shared).await;
         let (mut oldest, mut older) = (None, read().await);
-        let lease = Arc::clone(&older.ticket.lease);
+        let lease = Arc::clone(older.lease());
         for _ in 0..100 {
             sleep(limit * 2 / 3).await;
             let next = read().await;
-            assert!(Arc::ptr_eq(&next.ticket.lease, &lease), "one lease for all of them");
+            assert!(Arc::ptr_eq(next.lease(), &lease), "one lease for all of them");
             let gone: Option<Hold> = oldest.replace(std::mem::replace(&mut older, next));
             let lost = gone.map(|hold| hold.check().map_err(|lost| lost.reason()));
             assert!(lost.is_none_or(|lost| lost == Err(LossReason::HeldTooLong)));
@@ -314,18 +367,75 @@ mod tests {
         drop(oldest);
         assert_eq!(lease.known_losses(), 0);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_that_share_a_lease_do_not_lock_the_entry() {
+        let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+        let locks = locks.build().unwrap();
+        let entry = entry_of(&locks);
+        let count = || entry.locked.load(Ordering::Relaxed);
+        let read = async || enter(&entry, Mode::Shared).await;
+        let first = read().await;
+        // A renewal says that no other process waits.
+        sleep(locks.shared.policy.ttl.duration() / 2).await;
+        // The second reader looks whether there is a line, and the third opens the gate.
+        let (second, third) = (read().await, read().await);
+        let before = count();
+        for _ in 0..100 {
+            let (one, other) = (read().await, read().await);
+            assert_eq!(one.fencing_token(), first.fencing_token());
+            assert!(one.check().is_ok() && other.held().check().is_ok());
+        }
+        assert_eq!(count(), before);
+        let (reader, handle) = (read().await, Arc::clone(third.held()));
+        drop((first, second, third));
+        assert!(count() > before && entry.is_held() && handle.check().is_err());
+        assert!(reader.release().await.is_ok());
+        assert!(!entry.is_held());
+    }
+
+    #[tokio::test]
+    async fn a_handle_that_is_kept_does_not_keep_its_lease_from_the_gate() {
+        let locks = Locks::new(MemoryBackend::new());
+        let entry = entry_of(&locks);
+        let read = async || enter(&entry, Mode::Shared).await;
+        let first = read().await;
+        let handle = Arc::clone(first.held());
+        assert!(handle.check().is_ok() && handle.valid_until() > first.lease().now());
+        first.release().await.unwrap();
+        let until = handle.valid_until();
+        let next = read().await;
+        assert!(Arc::ptr_eq(next.lease(), entry.gate.lease()), "the next lease has no gate");
+        assert!(next.check().is_ok() && next.held().check().is_ok());
+        let ended = handle.check().map_err(|lost| lost.reason());
+        assert_eq!(ended, Err(LossReason::Released));
+        assert_eq!(handle.over().await.reason(), LossReason::Released);
+        assert!(handle.valid_until() == until && handle.remaining().is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_opens_as_soon_as_readers_overlap() {
+        let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+        let locks = locks.build().unwrap();
+        let entry = entry_of(&locks);
+        let read = async || enter(&entry, Mode::Shared).await;
+        let begin = Instant::now();
+        let _overlapping = (read().await, read().await);
+        // The paused clock stands still while a task is ready. So no timer opens the gate.
+        while read().await.ticket().is_some() {
+            assert!(begin.elapsed().is_zero());
+            yield_now().await;
+        }
+    }
+
     #[tokio::test]
     async fn a_pass_without_contention_locks_the_entry_three_times() {
         let locks = Locks::new(MemoryBackend::new());
-        let entry = locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy.clone());
+        let entry = entry_of(&locks);
         let count = || entry.locked.load(Ordering::Relaxed);
         for pass in 0..100 {
             let before = count();
-            let manner = entry.shared().manner;
-            let mut acquiring =
-                Acquiring::new(Arc::clone(&entry), Mode::Exclusive, Wait::Forever, manner);
-            let hold = poll_fn(|context| acquiring.poll(context)).await.unwrap();
-            hold.release().await.unwrap();
+            enter(&entry, Mode::Exclusive).await.release().await.unwrap();
             let locked = count() - before;
             // The first pass starts the timer.
             assert!(locked <= 3 || pass == 0, "{locked} times in pass {pass}");

@@ -26,7 +26,19 @@ impl HoldId {
     pub(crate) fn gone(self) -> Self {
         Self { serial: 0, ..self }
     }
+
+    /// The common name of the readers that came through the gate to one lease.
+    pub(super) fn of_gate(serial: u64) -> Self {
+        Self { seat: 0, slot: GATE, serial }
+    }
+
+    fn is_of_gate(self) -> bool {
+        self.slot == GATE
+    }
 }
+
+/// The slot of all readers that came through the gate.
+const GATE: u32 = u32::MAX;
 
 /// One hold.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +83,8 @@ pub(super) struct Holds {
     peak: u64,
     /// No live hold reaches its limit before this instant.
     first_limit: Option<Instant>,
+    /// The readers that came through the gate. They are alike, so they are counted.
+    readers: Option<(Holding, u32)>,
 }
 
 impl Holds {
@@ -101,14 +115,48 @@ impl Holds {
 
     #[inline]
     pub(super) fn get(&self, id: HoldId) -> Option<&Holding> {
-        self.slots.get(id.slot as usize).filter(|holding| holding.serial == id.serial)
+        let holding = match &self.readers {
+            Some((reader, inside)) if id.is_of_gate() => (*inside > 0).then_some(reader),
+            _ => self.slots.get(id.slot as usize),
+        };
+        holding.filter(|holding| holding.serial == id.serial)
     }
 
     #[inline]
     pub(super) fn remove(&mut self, id: HoldId) -> Option<Holding> {
         let holding = *self.get(id)?;
         self.count(&holding, false);
-        self.slots.try_remove(id.slot as usize)
+        if !id.is_of_gate() {
+            return self.slots.try_remove(id.slot as usize);
+        }
+        self.readers.as_mut()?.1 -= 1;
+        Some(holding)
+    }
+
+    // ---- Readers that come through the gate ----
+
+    /// The serial number and the token of the readers that came through the gate, if there have been any.
+    pub(super) fn readers(&self) -> Option<(u64, FencingToken)> {
+        self.readers.map(|(reader, _)| (reader.serial, reader.token))
+    }
+
+    /// From now on, readers with this serial number and this token come through the gate.
+    pub(super) fn admit_readers(&mut self, serial: u64, token: FencingToken) {
+        let (mode, until) = (Mode::Shared, Instant::FAR_FUTURE);
+        self.readers = Some((Holding { serial, mode, token, until, state: State::Live }, 0));
+    }
+
+    /// So many readers are inside now that came through the gate.
+    pub(super) fn set_readers(&mut self, inside: u32) {
+        if let Some((_, former)) = &mut self.readers {
+            self.live = self.live - *former + inside;
+            *former = inside;
+        }
+    }
+
+    /// How many readers are inside that came through the gate.
+    pub(super) fn inside(&self) -> u32 {
+        self.readers.map_or(0, |(_, inside)| inside)
     }
 
     /// Whether a live hold is the only one.
@@ -126,7 +174,7 @@ impl Holds {
 
     /// Changes a hold.
     pub(super) fn change(&mut self, id: HoldId, change: impl FnOnce(&mut Holding)) {
-        if self.get(id).is_some() {
+        if self.get(id).is_some() && !id.is_of_gate() {
             self.change_slot(id.slot as usize, change);
         }
     }
@@ -146,7 +194,16 @@ impl Holds {
         for (slot, _) in &live {
             self.change_slot(*slot, |holding| holding.state = State::Dead);
         }
-        live.into_iter().map(|(_, serial)| serial).collect()
+        live.into_iter().map(|(_, serial)| serial).chain(self.end_readers()).collect()
+    }
+
+    /// Makes the readers dead that came through the gate. Returns their common serial number.
+    fn end_readers(&mut self) -> Option<u64> {
+        let (reader, inside) = self.readers.as_mut().filter(|(reader, _)| reader.is_live())?;
+        reader.state = State::Dead;
+        self.live -= *inside;
+        self.dead += *inside;
+        (*inside > 0).then_some(reader.serial)
     }
 
     fn live_holds(&self) -> impl Iterator<Item = (usize, &Holding)> {

@@ -6,6 +6,7 @@ mod driven;
 mod driver;
 mod ears;
 mod forget;
+mod gate;
 mod gathering;
 mod held;
 mod hold;
@@ -60,6 +61,7 @@ use crate::foreign::{discard, survive, wake};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, owner};
+use gate::{Gate, Leaving, Right};
 use observed::Observed;
 use parked::Parked;
 use parting::Parting;
@@ -77,6 +79,7 @@ pub(crate) struct Entry {
     /// The group that holds the key jointly through this entry. `None` for the entry of all other holders.
     group: Option<OwnerToken>,
     policy: Policy,
+    gate: Gate,
     state: Mutex<State>,
     /// `None` without observers.
     observed: Option<Box<Observed>>,
@@ -107,6 +110,13 @@ struct State {
     watch: WatchTask,
 }
 
+impl State {
+    /// The instant of the next tick.
+    fn armed_at(&self) -> Instant {
+        self.armed.map_or(Instant::FAR_FUTURE, |armed| armed.at)
+    }
+}
+
 impl Entry {
     /// Whether the lease is kept although no guard of this process holds the lock.
     pub(crate) fn is_cached(&self) -> bool {
@@ -120,15 +130,51 @@ impl Entry {
 
     // ---- What tasks do ----
 
-    /// The short way for one more holder beside others, if there is one: see [`Machine::share`].
-    fn share(&self, want: Mode, manner: Manner) -> Option<Ticket> {
+    /// The short ways for one more holder beside others, if there is one: see [`Gate::enter`] and [`Machine::share`].
+    #[inline]
+    fn share(self: &Arc<Self>, want: Mode, manner: Manner) -> Option<Right> {
+        // The machine does not learn the manner of a reader that comes through the gate.
+        let gated = want == Mode::Shared && self.has_gate(manner);
+        match gated.then(|| self.gate.enter(self.shared.clock)).flatten() {
+            Some(Ok(reader)) => return Some(Right::Reader(reader)),
+            Some(Err(reader)) => self.leave_gate(reader.hold, manner),
+            None => {}
+        }
+        self.share_by_lock(want, manner, gated)
+    }
+
+    /// `gated`: the gate may open for this holder.
+    fn share_by_lock(&self, want: Mode, manner: Manner, gated: bool) -> Option<Right> {
         if self.wanted.load(Ordering::Acquire) || self.crowded.load(Ordering::Relaxed) {
             return None;
         }
         // Read before taking the lock, because many tasks contend for it.
         let now = self.shared.clock.now();
         let mut state = self.lock();
-        if state.settling.is_empty() { state.machine.share(want, now, manner) } else { None }
+        if !state.settling.is_empty() {
+            return None;
+        }
+        let armed = state.armed_at();
+        if gated && let Some(opening) = state.machine.open(now, manner, armed) {
+            return Some(Right::Reader(self.gate.open(&opening)));
+        }
+        state.machine.share(want, now, manner).map(Right::Ticket)
+    }
+
+    /// Whether readers with this manner may come through the gate. Observers hear of each reader.
+    #[inline]
+    fn has_gate(&self, manner: Manner) -> bool {
+        self.observed.is_none() && manner == self.shared.manner
+    }
+
+    /// A reader that came through the gate leaves.
+    #[inline]
+    fn leave_gate(self: &Arc<Self>, hold: HoldId, manner: Manner) {
+        match self.gate.leave() {
+            Leaving::Left => {}
+            Leaving::Last => self.let_go(self.lock(), |machine| machine.left_gate(manner)),
+            Leaving::Closed => self.release(hold, manner, None),
+        }
     }
 
     /// The short ways out: see [`Machine::unshare`] and [`Machine::pass_on`]. `None` if none was taken. Otherwise the
@@ -145,7 +191,7 @@ impl Entry {
         if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
             return None;
         }
-        let armed = state.armed.map_or(Instant::FAR_FUTURE, |armed| armed.at);
+        let armed = state.armed_at();
         if state.machine.unshare(hold, manner, armed) {
             return Some(None);
         }
@@ -167,8 +213,19 @@ impl Entry {
             drop(state);
             return next.into_iter().for_each(wake);
         }
-        let urgent = self.event_locked(state, |State { machine, .. }| {
+        self.let_go(state, |machine| {
             machine.release(hold, manner);
+        });
+    }
+
+    /// A holder lets go, and the entry releases what must be released.
+    fn let_go(
+        self: &Arc<Self>,
+        state: MutexGuard<'_, State>,
+        event: impl FnOnce(&mut Machine<Waker>),
+    ) {
+        let urgent = self.event_locked(state, |State { machine, .. }| {
+            event(machine);
             machine.settle();
             let urgent = machine.due_release() == Some(true);
             if !urgent || self.shared.home == Home::Driver || Handle::try_current().is_err() {
@@ -220,10 +277,14 @@ impl Entry {
 
     // ---- How ----
 
+    /// Locks the state, and closes the gate.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         #[cfg(test)]
         self.locked.fetch_add(1, Ordering::Relaxed);
+        if let Some((inside, last)) = self.gate.close() {
+            state.machine.closed_gate(inside, last);
+        }
         if self.parting.look() {
             state.machine.came_back();
         }
@@ -329,7 +390,8 @@ impl Keyed for Entry {
     type Command = Command;
 
     fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>, policy: Policy) -> Self {
-        let machine = Machine::new(key.clone(), policy.clone(), shared.clock, owner);
+        let mut machine = Machine::new(key.clone(), policy.clone(), shared.clock, owner);
+        let gate = Gate::new(machine.lease_of_gate());
         let observed = Observed::new(&shared, &key, policy.ttl.duration());
         Self {
             shared,
@@ -339,6 +401,7 @@ impl Keyed for Entry {
             policy,
             wanted: AtomicBool::new(false),
             parting: Parting::new(),
+            gate,
             #[cfg(test)]
             locked: AtomicU32::new(0),
             crowded: AtomicBool::new(false),
@@ -409,8 +472,11 @@ impl Asks for Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let id = std::ptr::from_ref(self).addr();
-        let Self { shared, key, group, policy, state, .. } = self;
+        let Self { shared, key, group, policy, state, gate, .. } = self;
         let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some((inside, last)) = gate.close() {
+            state.machine.closed_gate(inside, last);
+        }
         if let Some(armed) = state.armed {
             shared.timers.disarm(id, armed);
         }

@@ -10,7 +10,7 @@ pub(super) struct Turn {
     contention: Contention,
     /// Since when other processes may be waiting.
     since: Instant,
-    /// How many holders the lease has had since.
+    /// The number of the present holder in the turn. A holder that comes while no other process waits is the first.
     served: u32,
     /// The last answer of the store could not tell whether other processes wait.
     silent: bool,
@@ -61,10 +61,11 @@ impl Turn {
         (self.served, now.saturating_duration_since(self.since))
     }
 
-    /// The lease has one more holder.
+    /// The lease has one more holder. The budget of its turn begins anew only with a holder that comes while no other
+    /// process waits: a moment without other processes, in the middle of a hold, gives no further hand-offs.
     #[inline]
     pub(super) fn serve(&mut self) {
-        self.served = self.served.saturating_add(1);
+        self.served = if self.is_quiet() { 1 } else { self.served.saturating_add(1) };
     }
 
     /// The process asks the store.
@@ -97,10 +98,10 @@ impl Turn {
         (self.silent, self.inquired) = (false, false);
     }
 
-    /// Notes the contention. If it was quiet before and is not now, a turn begins, and the present holder is its first.
+    /// Notes the contention. If it was quiet before and is not now, the time of a turn begins.
     fn set(&mut self, contention: Contention, now: Instant) {
         if self.is_quiet() && contention != Contention::Quiet {
-            (self.since, self.served) = (now, 1);
+            self.since = now;
         }
         self.contention = contention;
     }

@@ -54,7 +54,11 @@ impl Upgrading {
                 begun.waits(observed, Mode::Exclusive);
                 self.begun = Some(begun);
             }
-            Poll::Ready(Ok(hold)) => begun.upgraded(observed, Mode::Exclusive, hold.ticket()),
+            Poll::Ready(Ok(hold)) => {
+                if let Some(ticket) = hold.ticket() {
+                    begun.upgraded(observed, Mode::Exclusive, ticket);
+                }
+            }
             Poll::Ready(Err((_, denial))) => begun.denied(observed, Mode::Exclusive, denial),
         }
     }

@@ -1,7 +1,7 @@
 //! Until when a lease is valid, as its holders in this process see it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lock_core::{Clock, Instant};
@@ -53,8 +53,33 @@ impl Validity {
         valid
     }
 
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// Whether this hold, which ends at `until` at the latest, has the lease at this instant.
+    pub(crate) fn check(&self, hold: u64, until: Instant, now: Instant) -> Result<(), LeaseLost> {
+        if self.is_valid(now) && now < until {
+            return Ok(());
+        }
+        // The machine may not have noticed yet.
+        let unnoticed =
+            if until <= self.deadline() { LossReason::HeldTooLong } else { LossReason::Expired };
+        Err(self.loss(hold).unwrap_or(LeaseLost::new(unnoticed)))
+    }
+
+    /// Becomes the next lease. Only if no holder refers to the former lease. Its handles know that their guards
+    /// have gone, and look at it no more.
+    pub(super) fn restart(&self, valid_until: Instant) {
+        // Whatever the holders of the former lease have noted comes before.
+        fence(Ordering::Acquire);
+        self.losses().clear();
+        self.deadline.store(valid_until.as_nanos(), Ordering::Release);
+        self.ended.store(false, Ordering::Release);
     }
 
     /// Moves the deadline. Only the machine calls this, and never after [`end`](Self::end).

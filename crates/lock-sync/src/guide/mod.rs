@@ -9,11 +9,11 @@
 //! | [`fencing`] | How does my database, my object storage or my HTTP service refuse a late write? |
 //! | [`stored_values`] | How do I keep a small value beside the lock, so that all processes share it? |
 //! | [`errors`] | What does this error mean, and what should my code do? |
-//! | [`observing`] | How do I see the waiters, how long they wait, and the leases that were lost? |
+//! | [`observing`] | How do I observe waiters, waiting times and lost leases? |
 //! | [`testing`] | How do I test code that locks, without a server and without waiting? |
 //! | [`patterns`] | How do I write a cron job on one replica, a leader, a rate limit, a sequence without gaps, a balance with a floor, a job that runs once, a schema migration? |
 //! | [`resizing`] | How does a deployment change the number of permits of a semaphore, and what happens while old and new processes run? |
-//! | [`migration`] | What replaces the calls of redis-py, redsync, Redisson or etcd's `concurrency`? |
+//! | [`migration`] | Which calls replace those of redis-py, redsync, Redisson or etcd's `concurrency`? |
 //!
 //! Code that uses `tokio::sync` today starts with [`from_tokio`](crate::from_tokio). The pages about Redis itself are in the
 //! [guide of lock-redis](https://docs.rs/lock-redis/latest/lock_redis/guide/): keyspace notifications, persistence, the

@@ -18,8 +18,8 @@ use crate::reentrant::Reentry;
 /// [`release`](Self::release) to wait for the store, and
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
-/// A process that has just taken the lock again and again keeps it for a millisecond after the last drop,
-/// unless another process waits. An awaited `release` gives it back at once.
+/// A process that has just taken the lock again and again keeps the lease for a millisecond after the
+/// last drop, unless another process waits. An awaited `release` gives the lease back at once.
 ///
 /// # If the lease is lost
 ///

@@ -12,16 +12,17 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized> Mutex<T> {
-    /// Locks this mutex, waiting until no other guard holds the lock, in this process or another.
+    /// Locks this mutex. Waits until no other guard holds the lock, in this process or another.
     ///
     /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait. The future does
     /// nothing until it is first polled, and any executor can poll it.
     ///
     /// # Cancel safety
     ///
-    /// Tasks are served in the order in which their futures were first polled. Dropping the future gives up the
-    /// task's position in that line. What the future has asked of the store by then is undone in the background:
-    /// if the lock was just granted, the next waiter gets it, or it is released within a round trip.
+    /// Tasks get the lock in the order in which their futures were first polled. A dropped future gives up its
+    /// position in that line. The driver undoes the request of the dropped future in the background: if the
+    /// store has just granted the lock, the next waiter gets the lock, or the driver releases it within a round
+    /// trip.
     ///
     /// # Errors
     ///
@@ -172,8 +173,8 @@ impl<T: ?Sized> Mutex<T> {
     /// Locks this mutex if the lock is free, without waiting for a holder.
     ///
     /// Unlike tokio's method it is `async`: if no task of this process holds or awaits the lock, it asks the
-    /// store once. It waits for that answer, and for a release by this process that is under way, so
-    /// that `drop(guard)` followed by `try_lock` succeeds.
+    /// store once. It waits for that answer. If a release by this process is under way, it also waits for
+    /// that release, so that `drop(guard)` followed by `try_lock` succeeds.
     ///
     /// # Cancel safety
     ///
@@ -181,8 +182,8 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`] if the lock is held, if another task of this process awaits it,
-    ///   or if a guard whose lease was lost still exists in this process;
+    /// - [`TryLockError::WouldBlock`] if the lock has a holder, if another task of this process waits
+    ///   for the lock, or if a guard with a lost lease still exists in this process;
     /// - [`TryLockError::Backend`] if the store could not be asked;
     /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///

@@ -21,32 +21,34 @@ use crate::options::options;
 
 /// An asynchronous mutex like [`tokio::sync::Mutex`] that excludes other processes as well.
 ///
-/// [`Locks::mutex`](crate::Locks::mutex) makes it and gives it a name: all mutexes with that name, in any
-/// process that uses the same store, are one lock. The value inside belongs to this process. The guard
+/// [`Locks::mutex`](crate::Locks::mutex) makes a mutex and gives it a name. All mutexes with one name, in
+/// all processes that use one store, are one lock. The value inside belongs to this process. The guard
 /// gives access to the value, as with tokio.
 ///
 /// # What the guard means
 ///
-/// A guard has a *lease*: the store takes the lock back unless the lease is renewed. The driver renews it in
-/// the background for as long as the guard lives. Renewal fails if the store is out of reach, if the store has
-/// forgotten the lock, or if this process was stopped. Then the lease is lost although the guard still exists.
-/// The [`Lease`](crate::Lease) that [`MutexGuard::lease`] returns reports the loss in three ways:
+/// A guard has a *lease*: if nothing renews the lease, the store takes the lock back. The driver renews the
+/// lease in the background as long as the guard lives. Renewal fails if the store is out of reach, if the store
+/// has forgotten the lock, or if this process stands still. Then the lease is lost although the guard still
+/// exists. The [`Lease`](crate::Lease) that [`MutexGuard::lease`] returns reports the loss in three ways:
 /// [`is_valid`](crate::Lease::is_valid) compares the deadline with the clock, without any I/O;
-/// [`lost`](crate::Lease::lost) is a future; [`while_held`](crate::Lease::while_held) cancels the work.
-/// `&mut T` stays sound even then: the next waiter of this process waits until the lost guard is dropped. Other
-/// processes do not wait for that.
+/// [`lost`](crate::Lease::lost) is a future; [`while_held`](crate::Lease::while_held) cancels the work. `&mut
+/// T` stays sound even then: the next waiter of this process waits until the guard with the lost lease is
+/// dropped. Other processes do not wait for this drop.
 ///
-/// A process can be stopped between the check and the write. A resource that must survive this compares the
-/// [`fencing_token`](crate::Lease::fencing_token) with each write.
+/// A process may stand still between the check and the write. To be safe from such a late write, a resource
+/// compares the [`fencing_token`](crate::Lease::fencing_token) with each write.
 ///
 /// # Order
 ///
-/// Tasks of one process are served in exactly the order in which their futures were first polled, as with tokio.
-/// Each process has one place in the queue of the store, and the store serves processes in the order in which
-/// they came. [`Handoff`](crate::Handoff) says how long the turn of a process lasts while other processes wait. A
-/// store without a queue serves the process that asks at the right moment. The first waiter of a process asks the
-/// store, and the others wait for the answer. So a future that was polled once and is then left unpolled holds up
-/// the others. (A future of tokio that was given the lock does so as well.)
+/// The tasks of one process get the lock in the order in which their futures were first polled, as with tokio.
+/// Each process has one place in the queue of the store, and the processes get the lock in the order of their
+/// places. [`Handoff`](crate::Handoff) says how long the turn of a process lasts while other processes wait. A
+/// store without a queue gives the lock to the process that asks at the right moment.
+///
+/// The first waiter of a process asks the store, and the other waiters wait for the answer. So a future that was
+/// polled once, and then never again, holds up the other waiters. (With tokio, such a future does so, too, once
+/// it has the lock.)
 ///
 /// # Differences from `tokio::sync::Mutex`
 ///
@@ -57,8 +59,8 @@ use crate::options::options;
 /// - `Arc<Mutex<T>>` does not coerce to `Arc<Mutex<dyn Trait>>`; see
 ///   [`Locks::mutex_from_boxed`](crate::Locks::mutex_from_boxed).
 /// - Additional: [`lock_timeout`](Self::lock_timeout), [`key`](Self::key), and the functions
-///   [`lease`](MutexGuard::lease) and [`release`](MutexGuard::release) of the guard. They are no methods, so they hide
-///   no method of the data.
+///   [`lease`](MutexGuard::lease) and [`release`](MutexGuard::release) of the guard. These two are not methods, so
+///   they hide no method of the data.
 ///
 /// # Examples
 ///
@@ -89,18 +91,19 @@ use crate::options::options;
 /// ```
 pub struct Mutex<T: ?Sized> {
     lock: BareLock,
-    /// Free whenever the engine grants the lock, except for a moment in which `Debug` reads it. Only owned guards
-    /// share it. They also keep the `Arc` of the mutex, and drop that later.
+    /// The data is free whenever the engine grants the lock, except for a moment in which `Debug` reads it. Only
+    /// owned guards share this `Arc`. They also keep the `Arc` of the mutex, and drop that `Arc` later.
     data: Arc<tokio::sync::Mutex<T>>,
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The mutex with this name, around a value of this process.
+    /// Makes the mutex with this name, around a value of this process.
     ///
-    /// The value is local: processes share the lock, not the value. Two mutexes with one name exclude each
-    /// other but have a value each. To share the value between tasks, wrap one mutex in an `Arc`.
+    /// The value is local: processes share the lock, but not the value. Two mutexes with one name exclude
+    /// each other, and each has its own value. To share the value between tasks, wrap one mutex in an
+    /// `Arc`.
     ///
-    /// No request is sent before the first call that locks it.
+    /// The call sends no request. The first call that locks the mutex does.
     ///
     /// # Errors
     ///
@@ -114,7 +117,7 @@ impl<B: ?Sized> Locks<B> {
         Ok(Mutex::new(self.bare_lock(name)?, Arc::new(tokio::sync::Mutex::new(value))))
     }
 
-    /// The mutex with this name, around a value that may be unsized.
+    /// Makes the mutex with this name, around a value that may be unsized.
     ///
     /// A [`Mutex`] does not coerce to a mutex around a trait object. A boxed `tokio` mutex does:
     ///
@@ -152,10 +155,11 @@ impl<T: ?Sized> Mutex<T> {
         Self { lock, data }
     }
 
-    /// Sets how far this process passes the lock on among its own tasks while other processes wait.
+    /// Sets how long this process hands the lock off among its own tasks while other processes
+    /// wait.
     ///
-    /// It replaces the setting of its [`Locks`](crate::Locks), for the guards of this mutex: the guard that gives
-    /// the lock up decides.
+    /// This setting replaces the setting of the [`Locks`](crate::Locks) for the guards of this mutex: the setting
+    /// of the guard that gives the lock up decides.
     ///
     /// # Examples
     ///
@@ -188,17 +192,18 @@ impl<T: ?Sized> Mutex<T> {
     /// - when the mutex is dropped.
     ///
     /// A store without a queue cannot say that another process wants the lease. Over such a store the process
-    /// does not keep the lease.
+    /// keeps no lease.
     ///
-    /// The process notices the loss of a lease that it keeps as early as the loss of one that is held. But if the
-    /// process is stopped while it keeps the lease, the others wait for the end of the lease; without the cache
-    /// the lock would be free. And a client without a place in the queue (another library, `try_lock`,
-    /// a client that may not subscribe) cannot make itself heard. It waits until the lease has been idle for
-    /// `idle`, or until the process gives it back: the first guard that is dropped after the lease has been here for
-    /// a third of its [`ttl`](crate::Builder::ttl) does so. Use the cache for locks that processes of this library
-    /// take again and again.
+    /// The process notices the loss of a cached lease as early as the loss of any other lease. The cache has two
+    /// costs. If the process stands still or dies while it keeps the lease, waiters wait for the end of the lease;
+    /// without the cache the lock would be free. And the process does not hear of clients without a place in the
+    /// queue (another library, `try_lock`, a client without the right to subscribe). Such a client waits until the
+    /// lease has been idle for `idle`, or until the first guard is dropped after the process has had the lease for a
+    /// third of its [`ttl`](crate::Builder::ttl): that guard gives the lease back. Use the cache for locks that
+    /// processes of this library take again and again.
     ///
-    /// The cache needs [renewal](crate::Builder::renewal). Without renewal no lease is kept.
+    /// The cache needs [renewal](crate::Builder::renewal). Without renewal, the process keeps no
+    /// lease.
     ///
     /// # Examples
     ///
@@ -230,9 +235,9 @@ impl<T: ?Sized> Mutex<T> {
         this.lock = this.lock.clone().with_policy(change)
     }, T: Sized);
 
-    /// Whether a guard of this process holds the lock now. It sends no request.
+    /// Whether a guard of this process holds the lock now. The call sends no request.
     ///
-    /// It says nothing about other processes, and a guard whose lease was lost does not count.
+    /// The answer says nothing about other processes. A guard with a lost lease does not count.
     pub fn is_held(&self) -> bool {
         self.lock.is_held()
     }
@@ -268,7 +273,7 @@ impl<T: ?Sized> Mutex<T> {
         Arc::get_mut(&mut self.data).expect("guards keep the mutex borrowed or alive").get_mut()
     }
 
-    /// Takes the value out. Other processes are not affected.
+    /// Takes the value out. This does not affect other processes.
     pub fn into_inner(self) -> T
     where
         T: Sized,

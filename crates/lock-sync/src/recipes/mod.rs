@@ -1,4 +1,4 @@
-//! Recipes: primitives that are built of locks and of values beside locks.
+//! Recipes: primitives that consist of locks and of values beside locks.
 
 pub(crate) mod barrier;
 mod cell;

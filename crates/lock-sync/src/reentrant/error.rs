@@ -1,4 +1,4 @@
-//! Why a reentrant lock was not acquired, before the caller's error is known.
+//! Why there is no guard, before it becomes the error of the call.
 
 use lock_core::Error;
 

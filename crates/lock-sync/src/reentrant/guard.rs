@@ -7,12 +7,12 @@ use crate::lease::Lease;
 
 /// An owner's hold on a [`ReentrantMutex`], together with the owner. [`lock_as`](ReentrantMutex::lock_as) returns it.
 ///
-/// It keeps the owner borrowed. A nested call gets the owner from [`split`](Self::split), and can lock again.
+/// The guard keeps the owner borrowed. A nested call gets the owner from [`split`](Self::split), and can lock again.
 ///
 /// # Dropping
 ///
-/// The lock is given up when the last guard of its owner is dropped, in any order, in this process and in others.
-/// The drop of the last guard *enqueues* the release, as with a
+/// The owner gives the lock up when its last guard is dropped, in this process and in others. The order of the
+/// drops does not matter. The drop of the last guard *enqueues* the release, as with a
 /// [`MutexGuard`](crate::MutexGuard#dropping). A drop never blocks, spawns or panics.
 ///
 /// # If the lease is lost
@@ -30,7 +30,7 @@ pub struct OwnerGuard<'a, T: ?Sized> {
 /// A hold on a [`ReentrantMutex`] by the owner of an [`owner_scope`](crate::owner_scope).
 /// [`lock`](ReentrantMutex::lock) returns it.
 ///
-/// It may leave the scope, and holds the lock until it is dropped. Otherwise it is like [`OwnerGuard`].
+/// The guard may leave the scope, and holds the lock until it is dropped. Otherwise it is like [`OwnerGuard`].
 #[clippy::has_significant_drop]
 #[must_use = "if unused the lock is given up at once, unless its owner has another guard"]
 pub struct ReentrantGuard<'a, T: ?Sized> {

@@ -11,17 +11,16 @@ use crate::error::{LockError, TryLockError};
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized> ReentrantMutex<T> {
-    /// Locks in the name of an owner. It enters at once if the owner already holds the lock. Otherwise it waits until
-    /// the lock is free.
+    /// Locks in the name of an owner. If the owner already holds the lock, the call enters at once. Otherwise it
+    /// waits until the lock is free.
     ///
     /// The guard keeps the owner borrowed; [`split`](OwnerGuard::split) lends it to a nested call. The
     /// [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait.
     ///
     /// # Cancel safety
     ///
-    /// Each owner has a place of its own in the queue of the store. Dropping the future gives the place up.
-    /// What the future has asked of the store by then is undone in the background. Other guards of the owner
-    /// are not affected.
+    /// Each owner has a place of its own in the queue of the store. Dropping the future gives the place up,
+    /// and the driver undoes its request in the background. This does not affect other guards of the owner.
     ///
     /// # If the lease is lost
     ///
@@ -54,7 +53,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// # }
     /// ```
     ///
-    /// The compiler allows an owner in one place at a time:
+    /// The compiler allows one call with an owner at a time:
     ///
     /// ```compile_fail,E0499
     /// # use lock_core::memory::MemoryBackend;
@@ -88,7 +87,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     /// Locks in the name of an owner if the owner already holds the lock or the lock is free, without waiting for
     /// another owner.
     ///
-    /// It asks the store once, unless this process already knows the answer.
+    /// The call asks the store once, unless this process already knows the answer.
     ///
     /// # Cancel safety
     ///
@@ -143,7 +142,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
     }
 
     /// Locks in the name of the owner of the [`owner_scope`](crate::owner_scope) in which the future is first polled.
-    /// It enters at once if the owner already holds the lock. Otherwise it waits until the lock is free.
+    /// If the owner already holds the lock, the call enters at once. Otherwise it waits until the lock is free.
     ///
     /// Branches of a `join!` or `select!` in one scope are one owner, and do not exclude one another.
     ///
@@ -241,8 +240,8 @@ impl<T: ?Sized> ReentrantMutex<T> {
         self.lock.joint(token).locking(super::owner::mode(token), wait)
     }
 
-    /// Waits until the store has answered the releases of this lock by this process, unless this owner holds the lock.
-    /// An owner that holds the lock enters at once.
+    /// Waits until the store has answered the releases of this lock by this process. An owner that holds the lock does
+    /// not wait, and enters at once.
     async fn given_back_unless_held(&self, token: OwnerToken) {
         if !self.lock.joint(token).is_held() {
             self.lock.given_back().await;

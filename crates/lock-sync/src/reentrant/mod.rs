@@ -25,32 +25,32 @@ use crate::options::options;
 
 /// A mutex that holds across processes, and that its owner may lock again.
 ///
-/// [`Locks::reentrant_mutex`] makes it and gives it a name. It is for a function whose caller may have locked the
-/// mutex already. If the caller can pass its guard to the function, use
-/// [`MutexGuard::reenter`](crate::MutexGuard::reenter) on an ordinary [`Mutex`](crate::Mutex) instead: then the
-/// compiler checks each nested entry.
+/// [`Locks::reentrant_mutex`] makes a mutex and gives it a name. Use it for a function whose caller may have
+/// locked the mutex already. If the caller can pass its guard to the function, use
+/// [`MutexGuard::reenter`](crate::MutexGuard::reenter) on an ordinary [`Mutex`](crate::Mutex) instead: the
+/// compiler then checks each nested entry.
 ///
 /// # The owner
 ///
-/// An [`Owner`] holds the lock, not a task: a task has no identity that distinguishes a nested call from another
-/// branch of a `join!`. There are two ways to name the owner:
+/// An [`Owner`] holds the lock, and not a task: within a task, a nested call and another branch of a `join!`
+/// look alike. There are two ways to name the owner:
 ///
-/// - [`lock_as`](Self::lock_as) takes the owner as an argument. It borrows the owner mutably, and the
+/// - [`lock_as`](Self::lock_as) takes the owner as an argument. The call borrows the owner mutably, and the
 ///   [guard](OwnerGuard::split) lends the owner to nested calls. So the compiler checks which calls are nested.
 /// - [`lock`](Self::lock) uses the owner of the [`owner_scope`](crate::owner_scope) in which it runs, and
-///   fails outside a scope. No argument is needed, and the branches of a `join!` in one scope are one owner.
+///   fails outside a scope. It needs no argument, and the branches of a `join!` in one scope are one owner.
 ///
 /// An owner that holds the lock enters again at once, without a request to the store, before all waiters, and with
-/// the fencing token that it has. It gives the lock up when the last of its guards is dropped, in any
-/// order. If the backend has [joint holders](lock_core::JointBackend), an owner can be
-/// [sent to another process](Owner#handing-it-to-another-process). That process then holds the lock jointly with the
-/// first: the store counts the processes, and the lock is free when both have given it up. The first entry from
-/// another process asks the store. Over any other backend, an owner enters again in its own process only.
+/// the fencing token that it has. The owner gives the lock up when its last guard is dropped. If the backend has
+/// [joint holders](lock_core::JointBackend), an owner can be [sent to another
+/// process](Owner#handing-it-to-another-process). Both processes then hold the lock jointly: the store counts them,
+/// and the lock is free when both have given it up. The first entry from another process asks the store. Over any
+/// other backend, an owner enters again in its own process only.
 ///
 /// # The data
 ///
-/// Two guards of one owner give access to the data at once, so they give `&T` and not `&mut T`. Put data that
-/// changes into a `Cell`, a `RefCell` or a mutex of the standard library.
+/// Several guards of one owner give access to the data at once, so they give `&T` and not `&mut T`. Put data
+/// that changes into a `Cell`, a `RefCell` or a mutex of the standard library.
 ///
 /// # If the lease is lost
 ///
@@ -88,7 +88,7 @@ use crate::options::options;
 /// # }
 /// ```
 ///
-/// It coerces to a mutex of a trait object:
+/// A reentrant mutex coerces to a mutex of a trait object:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -107,10 +107,9 @@ pub struct ReentrantMutex<T: ?Sized> {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The reentrant mutex with this name, around a value of this process.
+    /// Makes the reentrant mutex with this name, around a value of this process.
     ///
-    /// The value is local, like the value of a [`mutex`](Self::mutex). No request is sent before the first call that
-    /// locks it.
+    /// The value is local, like the value of a [`mutex`](Self::mutex). The call sends no request.
     ///
     /// # Errors
     ///
@@ -135,9 +134,9 @@ impl<T: ?Sized> ReentrantMutex<T> {
         self.lock.key()
     }
 
-    /// Whether a guard of this process holds the lock now. It sends no request.
+    /// Whether a guard of this process holds the lock now. The call sends no request.
     ///
-    /// It says nothing about other processes, and a guard whose lease was lost does not count.
+    /// The answer says nothing about other processes. A guard with a lost lease does not count.
     pub fn is_held(&self) -> bool {
         self.lock.is_held_by_any()
     }
@@ -162,7 +161,7 @@ impl<T: ?Sized> ReentrantMutex<T> {
         &mut self.data
     }
 
-    /// Takes the value out. Other processes are not affected.
+    /// Takes the value out. This does not affect other processes.
     pub fn into_inner(self) -> T
     where
         T: Sized,

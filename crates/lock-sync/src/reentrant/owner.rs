@@ -6,18 +6,18 @@ use lock_core::{Error, Mode, OwnerToken};
 
 /// The owner that holds a [`ReentrantMutex`](crate::ReentrantMutex), and may lock it again.
 ///
-/// It is a secret of 128 bits: a party that knows it can enter all locks that the owner holds. It does not belong to
-/// a task, a thread or a process, and does not say where it came from. It cannot be cloned, and locking
-/// borrows it mutably. So one owner is not in two places at once by accident.
+/// An owner is a secret of 128 bits: a party that knows the secret can enter all locks that the owner holds. An
+/// owner belongs to no task, thread or process. It is not `Clone`, and locking borrows it mutably. So one owner is
+/// not in two places at once by accident.
 ///
 /// # Handing it to another process
 ///
 /// An owner can be in two places on purpose. [`pass`](Self::pass) makes a text for another process, where
 /// [`Locks::owner`](crate::Locks::owner) turns the text into an owner. The process that receives the owner enters
 /// the locks that the sender holds, without waiting for the sender. Each lock is free when both processes have given
-/// it up. So a service that holds a lock and calls another service does not wait for itself. The text is a secret.
+/// it up. So a service that holds a lock can call another service that needs the lock. The text is a secret.
 ///
-/// This needs a backend with [joint holders](lock_core::JointBackend). Over another backend, as a quorum,
+/// This needs a backend with [joint holders](lock_core::JointBackend). Over other backends, such as a quorum,
 /// [`Locks::owner`](crate::Locks::owner) does not compile: there, an owner enters again in its own process only.
 ///
 /// # Examples
@@ -34,7 +34,7 @@ use lock_core::{Error, Mode, OwnerToken};
 /// let mut guard = ours.lock_as(&mut owner).await?;
 /// let message = guard.split().1.pass().expose();
 ///
-/// // In another process, which was sent the message:
+/// // In another process, which received the message:
 /// let locks = Locks::new(store.client());
 /// let theirs = locks.reentrant_mutex("orders/42", ())?;
 /// let mut sender = locks.owner(&message.parse()?)?;

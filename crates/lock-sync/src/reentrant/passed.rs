@@ -1,4 +1,4 @@
-//! The text by which an owner is passed to another process.
+//! The text that passes an owner to another process.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -12,8 +12,8 @@ use crate::Locks;
 /// An [`Owner`] on its way to another process. [`Owner::pass`] makes it, and [`Locks::owner`] turns it into an owner
 /// there.
 ///
-/// [`expose`](Self::expose) turns it into a text, and [`parse`](str::parse) reads that text. `serde` uses this text as
-/// well. Protect the text like a password. `Debug` does not show it.
+/// [`expose`](Self::expose) returns the text, and [`parse`](str::parse) reads it. `serde` uses this text as well.
+/// Protect the text like a password. `Debug` does not show it.
 ///
 /// # Examples
 ///
@@ -31,7 +31,8 @@ pub struct PassedOwner {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The owner that another process has passed to this one, to enter the locks that it holds.
+    /// Makes the owner that another process has passed to this one, to enter the locks that this
+    /// owner holds.
     ///
     /// See [`Owner`](Owner#handing-it-to-another-process). No request is sent.
     ///
@@ -42,8 +43,8 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// # Over other backends
     ///
-    /// It needs a backend with [joint holders](JointBackend), because two processes then hold one lock. A quorum lacks
-    /// them, so there the call does not compile:
+    /// The call needs a backend with [joint holders](JointBackend), because two processes then hold one lock. A quorum
+    /// lacks them, so over a quorum the call does not compile:
     ///
     /// ```compile_fail,E0277
     /// use lock_core::{Backend, Error};
@@ -84,7 +85,7 @@ impl PassedOwner {
 
 /// Reads the text that [`expose`](PassedOwner::expose) returned.
 ///
-/// The error for another text does not repeat it: it may be a secret with a typing error.
+/// The error does not repeat a wrong text, because the text may be a secret with a typing error.
 impl FromStr for PassedOwner {
     type Err = ParseOwnerError;
 
@@ -145,7 +146,7 @@ pub struct ParseOwnerError(Malformed);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Malformed {
-    /// It has this number of bytes.
+    /// The text has this number of bytes.
     Length(usize),
     /// The byte at this index is not a digit.
     Digit(usize),

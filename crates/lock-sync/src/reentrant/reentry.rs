@@ -1,14 +1,14 @@
-//! A guard that is lent to a function that is called under the lock.
+//! A guard on loan to a function that runs under the lock.
 
 use crate::bare::Hold;
 use crate::error::LeaseLost;
 use crate::guard::reach;
 use crate::lease::Lease;
 
-/// A nested entry into a mutex that is already held. [`MutexGuard::reenter`](crate::MutexGuard::reenter) returns it.
+/// A nested entry into a locked mutex. [`MutexGuard::reenter`](crate::MutexGuard::reenter) returns it.
 ///
-/// It borrows the guard and gives write access to the data. It sends no request, and its fencing token is that of the
-/// guard. The compiler allows one reentry at a time. Two concurrent branches cannot both have one:
+/// The reentry borrows the guard and gives write access to the data. It costs no request, and has the fencing token
+/// of the guard. The compiler allows one reentry at a time, so two concurrent branches cannot both have one:
 ///
 /// ```compile_fail,E0499
 /// # use lock_core::memory::MemoryBackend;
@@ -29,8 +29,8 @@ use crate::lease::Lease;
 ///
 /// # If the lease is lost
 ///
-/// Another entry fails. An existing reentry still gives access to the data, as a guard does, and
-/// its [`Lease`] reports the loss.
+/// A new entry fails. An existing reentry still gives access to the data, as a guard does, and its
+/// [`Lease`] reports the loss.
 pub struct Reentry<'g, T: ?Sized> {
     data: &'g mut T,
     hold: &'g Hold,

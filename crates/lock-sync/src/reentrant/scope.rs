@@ -14,8 +14,9 @@ use super::Owner;
 use super::error::Unentered;
 use crate::error::LockError;
 
-/// Runs a future with an owner of its own: inside it, [`ReentrantMutex::lock`](crate::ReentrantMutex::lock)
-/// locks in the name of that owner, and enters the locks that the owner already holds.
+/// Runs a future with an owner of its own. Inside the future,
+/// [`ReentrantMutex::lock`](crate::ReentrantMutex::lock) locks in the name of that owner, and enters the
+/// locks that the owner already holds.
 ///
 /// It needs no runtime, and works with any executor.
 ///
@@ -28,8 +29,9 @@ use crate::error::LockError;
 /// - A task that is spawned inside has no owner. Locking there returns
 ///   [`NoOwnerScope`](LockError::NoOwnerScope), so the task cannot enter by mistake. To give the task this
 ///   owner on purpose, use [`current_owner`].
-/// - A scope inside another scope has another owner. It waits for the locks that the outer owner holds. If the outer
-///   owner waits for the inner scope, both wait for ever. A [wait limit](crate::Builder::wait_limit) ends such a wait.
+/// - A scope inside another scope has another owner, which waits for the locks that the outer owner holds. If the
+///   outer owner waits for the inner scope, both wait for ever. A [wait limit](crate::Builder::wait_limit) ends such a
+///   wait.
 ///
 /// A guard may leave the scope. It holds the lock until it is dropped.
 ///
@@ -69,7 +71,7 @@ pub fn owner_scope<F: Future>(future: F) -> OwnerScope<F> {
 /// Runs synchronous code with an owner of its own. It works as [`owner_scope`], for
 /// [`ReentrantMutex::blocking_lock`](crate::ReentrantMutex::blocking_lock).
 ///
-/// A thread that is started inside has no owner.
+/// A thread that starts inside has no owner.
 ///
 /// # Examples
 ///
@@ -96,7 +98,7 @@ pub fn owner_scope_sync<R>(work: impl FnOnce() -> R) -> R {
 
 /// The owner of the [`owner_scope`] in which this code runs, for another process or task.
 ///
-/// The owner can then act in two places at once, and the lock does not exclude them from one another.
+/// The owner can then act in two places at once, and the lock does not exclude one place while the other holds it.
 ///
 /// # Errors
 ///

@@ -34,6 +34,13 @@ impl Access {
         }
     }
 
+    /// The reader has tried the short way.
+    pub(super) fn has_tried_to_share(&mut self) {
+        if let Self::Locking(locking, _) = self {
+            locking.has_tried_to_share();
+        }
+    }
+
     pub(super) fn poll<D>(
         &mut self,
         context: &mut Context<'_>,

@@ -13,9 +13,9 @@ use crate::guard::Guarded;
 
 /// The permits of a lock with a maximum of readers.
 ///
-/// A task takes a permit before it asks the engine. Writers need one too, so that a writer that becomes a
-/// reader is within the maximum. The tasks without a permit stand in one line, in the order in which they came,
-/// and hold nothing that others wait for.
+/// A task takes a permit before it asks the engine. A writer needs a permit, too, so that a writer that becomes
+/// a reader is within the maximum. The tasks without a permit wait in one line, in the order in which they
+/// came, and hold nothing for which other tasks wait.
 #[derive(Clone)]
 pub(super) struct Quota(pub(super) Arc<Semaphore>);
 
@@ -29,7 +29,7 @@ impl Quota {
             let message = format!("a RwLock may not be created with more than {MAX_QUOTA} readers");
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        // Where `usize` is shorter than that, no process has memory for so many guards.
+        // If `usize` is shorter, no process has memory for so many guards.
         Ok(Self(Arc::new(Semaphore::new(usize::try_from(quota).unwrap_or(usize::MAX >> 3)))))
     }
 }
@@ -37,7 +37,8 @@ impl Quota {
 /// The maximum of tokio's lock.
 const MAX_QUOTA: u32 = u32::MAX >> 3;
 
-/// A permit of the quota. Its drop wakes the next waiter, and does not panic if the waker does.
+/// A permit of the quota. Its drop wakes the next waiter, and does not panic even if the waker
+/// panics.
 #[derive(Debug)]
 pub(super) struct Permit(Option<OwnedSemaphorePermit>);
 
@@ -63,6 +64,7 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
+    #[inline]
     pub(super) fn new(hold: Hold, permit: Option<Permit>) -> Self {
         Self { hold, permit }
     }

@@ -12,7 +12,7 @@ use super::Core;
 use super::admission::{Permit, Quota};
 use crate::bare::{Bell, Denial, Limit, Locking, Wait};
 
-/// The wait for a permit of the quota. The wait for the engine's grant afterwards has the rest of the time limit.
+/// The wait for a permit of the quota. The later wait for the grant of the engine has the rest of the time limit.
 pub(super) struct Admitting {
     core: Core,
     quota: Quota,
@@ -44,7 +44,7 @@ impl Admitting {
         context: &mut Context<'_>,
     ) -> Poll<Result<(Locking, Permit), Denial>> {
         if self.queued.is_none() {
-            // A released permit goes to the first waiter, so a permit that is free here overtakes no waiter.
+            // A released permit goes to the first waiter. So a task that finds a free permit here overtakes no waiter.
             if let Ok(permit) = Arc::clone(&self.quota.0).try_acquire_owned() {
                 return Poll::Ready(Ok((self.locking(self.wait), Permit::new(permit))));
             }

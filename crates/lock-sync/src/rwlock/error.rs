@@ -7,8 +7,8 @@ use crate::error::{LockError, TryLockError};
 
 /// Why an upgrade failed, with the guard that goes on reading.
 ///
-/// It converts into the [`LockError`] alone, which drops the guard. In a function that returns a [`LockError`],
-/// `upgrade().await?` does so. In other functions, use `upgrade().await.map_err(UpgradeError::into_error)?`.
+/// The conversion into a [`LockError`] drops the guard. In a function that returns a [`LockError`],
+/// `upgrade().await?` converts. In other functions, use `upgrade().await.map_err(UpgradeError::into_error)?`.
 #[derive(Clone)]
 #[must_use = "it holds the guard that was to be upgraded"]
 pub struct UpgradeError<G, E = LockError> {
@@ -33,21 +33,21 @@ impl<G, E> UpgradeError<G, E> {
         &self.error
     }
 
-    /// The reason for the failure. The guard is dropped.
+    /// Returns the reason for the failure, and drops the guard.
     ///
     /// See [`RwLock`](crate::RwLock#examples) for an example of an upgrade.
     pub fn into_error(self) -> E {
         self.error
     }
 
-    /// The guard, as it was before.
+    /// Returns the guard, which reads as before.
     ///
     /// See [`RwLock`](crate::RwLock#examples) for an example of an upgrade.
     pub fn into_guard(self) -> G {
         self.guard
     }
 
-    /// The guard, as it was before, and the reason for the failure.
+    /// Returns the guard, which reads as before, and the reason for the failure.
     ///
     /// See [`RwLock`](crate::RwLock#examples) for an example of an upgrade.
     pub fn into_parts(self) -> (G, E) {

@@ -1,4 +1,4 @@
-//! How an `RwLock` is made.
+//! The constructors of an `RwLock`.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::admission::Quota;
 use crate::locks::Locks;
 
 impl<B: ?Sized> Locks<B> {
-    /// The reader-writer lock with this name, around a value of this process.
+    /// Makes the reader-writer lock with this name, around a value of this process.
     ///
-    /// The value is local: processes share the lock, not the value. Two locks with one name exclude each other
-    /// but have a value each. To share the value between tasks, wrap one lock in an `Arc`. All kinds of locks share
-    /// their names: while a [`Mutex`](crate::Mutex) with this name is held, it counts as a writer.
+    /// The value is local: processes share the lock, but not the value. Two locks with one name exclude each other,
+    /// and each has its own value. To share the value between tasks, wrap one lock in an `Arc`. All kinds of locks
+    /// share their names: the holder of a [`Mutex`](crate::Mutex) with this name counts as a writer.
     ///
-    /// No request is sent before the first call that locks it.
+    /// The call sends no request. The first call that locks the lock does.
     ///
     /// # Errors
     ///
@@ -45,12 +45,13 @@ impl<B: ?Sized> Locks<B> {
         Ok(RwLock::new(self.bare_lock(name)?, Arc::new(tokio::sync::RwLock::new(value)), None))
     }
 
-    /// The reader-writer lock with this name, with at most `max_readers` readers at once through this handle.
+    /// Makes the reader-writer lock with this name, with at most `max_readers` readers at once through this handle.
     ///
-    /// As `tokio::sync::RwLock::with_max_readers`, it bounds the readers of this handle. It bounds neither the readers
-    /// of other processes nor those of another lock with this name in this process. Writers and waiters count as
-    /// well: all of them enter through one line, in the order in which they came. While `max_readers` tasks hold or
-    /// await the lock, a further waiter learns of a [`shutdown`](crate::Locks::shutdown) only when its turn comes.
+    /// The maximum bounds the readers of this handle, as with `tokio::sync::RwLock::with_max_readers`. It bounds
+    /// neither the readers of other processes nor the readers of another lock with this name in this process. Writers
+    /// and waiters count as well: all of them enter through one line, in the order in which they came. While
+    /// `max_readers` tasks hold or await the lock, a further waiter learns of a [`shutdown`](crate::Locks::shutdown)
+    /// only when its turn comes.
     ///
     /// # Errors
     ///
@@ -90,10 +91,10 @@ impl<B: ?Sized> Locks<B> {
         Ok(RwLock::new(self.bare_lock(name)?, data, Some(quota)))
     }
 
-    /// The reader-writer lock with this name, around a value that may be unsized.
+    /// Makes the reader-writer lock with this name, around a value that may be unsized.
     ///
-    /// An [`RwLock`] does not coerce to a lock around a trait object. A boxed `tokio` lock does. Make it with
-    /// `new`: if the `tokio` lock has a maximum of readers, tasks that wait at this maximum are polled in a busy loop.
+    /// An [`RwLock`] does not coerce to a lock around a trait object. A boxed `tokio` lock does. Make the `tokio` lock
+    /// with `new`: with a maximum of readers, the tasks that wait at this maximum would be polled in a busy loop.
     ///
     /// ```
     /// # use lock_core::memory::MemoryBackend;

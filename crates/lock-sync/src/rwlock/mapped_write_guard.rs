@@ -11,7 +11,7 @@ use crate::guard::{Guarded, guard, narrowing};
 /// An [`RwLockWriteGuard`](super::RwLockWriteGuard) that was narrowed with
 /// [`map`](super::RwLockWriteGuard::map).
 ///
-/// As with tokio, it can no longer be downgraded, because it does not give access to the whole data.
+/// As with tokio, a mapped guard has no downgrade, because it does not give access to the whole data.
 ///
 /// # Examples
 ///

@@ -15,9 +15,9 @@ use crate::waits::{Attempt, block};
 impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
     /// Upgrades to a write lock, waiting until the other readers have left, in this process and others.
     ///
-    /// It goes before all other waiters of the lock. It keeps the read lock until it has the write lock, so no other
-    /// writer can write in between. Readers that come later wait behind it. The write guard has a fencing token of
-    /// its own, above the tokens of all readers.
+    /// The upgrade goes before all other waiters of the lock. The caller keeps the read lock until it has the write
+    /// lock, so no other writer can write in between. Later readers wait behind the upgrade. The write guard has a
+    /// fencing token of its own, above the tokens of all readers.
     ///
     /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait.
     ///
@@ -113,7 +113,7 @@ impl<'a, T: ?Sized, C> RwLockUpgradableReadGuard<'a, T, C> {
         block(self.upgrade())
     }
 
-    /// Upgrades to a write lock if there are no other readers, without waiting for one.
+    /// Upgrades to a write lock if there are no other readers, without waiting for them.
     ///
     /// # Cancel safety
     ///
@@ -199,7 +199,7 @@ impl<T: ?Sized, C> OwnedRwLockUpgradableReadGuard<T, C> {
         block(self.upgrade())
     }
 
-    /// Upgrades to a write lock if there are no other readers, without waiting for one.
+    /// Upgrades to a write lock if there are no other readers, without waiting for them.
     ///
     /// # Cancel safety
     ///

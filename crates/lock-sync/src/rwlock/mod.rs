@@ -11,6 +11,7 @@ mod mapped_write_guard;
 mod methods;
 mod read;
 mod read_guard;
+mod reading;
 mod upgradable;
 mod upgradable_guard;
 mod upgrade;
@@ -40,39 +41,38 @@ use admission::Quota;
 
 /// An asynchronous reader-writer lock like [`tokio::sync::RwLock`] that holds across processes.
 ///
-/// Any number of readers hold it together, or one writer holds it alone. This counts the readers and writers of all
-/// processes that use the same store. [`Locks::rwlock`](crate::Locks::rwlock) makes the lock and gives it a name: all
-/// locks with that name are one lock. The value inside belongs to this process. The guards give access to it, as
-/// with tokio.
+/// Any number of readers hold the lock together, or one writer holds it alone. The readers and writers of all
+/// processes that use one store count. [`Locks::rwlock`](crate::Locks::rwlock) makes a lock and gives it a name: all
+/// locks with one name are one lock. The value inside belongs to this process. The guards give access to the value,
+/// as with tokio.
 ///
 /// [`Mutex`](crate::Mutex#what-the-guard-means) says what a guard means, and what happens when its lease is lost.
-/// That holds for readers and for writers.
+/// This holds for readers and for writers.
 ///
 /// # Order
 ///
-/// The lock is *fair* (or *write-preferring*), as tokio's lock is. Requests are served in their order: a reader that
-/// comes after a waiting writer enters after that writer, even if only readers hold the lock now. Readers that are
-/// next to one another in line enter together. An upgrade goes before all other waiters.
+/// The lock is *fair* (or *write-preferring*), as tokio's lock is. A reader that comes after a waiting writer enters
+/// after that writer, even if only readers hold the lock now. Readers that are next to one another in line enter
+/// together. An upgrade goes before all other waiters.
 ///
-/// Within a process, the order is the order in which the futures were first polled. Processes stand in
-/// the queue of the store in the order in which they came. There, too, a waiting writer holds back the
-/// readers that came later. [`Handoff`] says how far a process may pass the lock on to its own waiters during its
-/// turn; with [`Handoff::Fair`] it may not. A waiter that dies delays the others no longer than its place in the queue
-/// lives. A reader or writer that dies delays them no longer than its lease lives. No process's lease depends on the
-/// lease of another process.
+/// Within a process, the order is the order in which the futures were first polled. Processes wait in the queue of the
+/// store in the order in which they came. There, too, a waiting writer holds back later readers. [`Handoff`] says how
+/// long a process may hand the lock off to its own waiters in its turn; with [`Handoff::Fair`] it may not. A dead
+/// waiter delays other waiters no longer than its place in the queue lives. A dead reader or writer delays them no
+/// longer than its lease lives. The leases of two processes do not depend on each other.
 ///
 /// # Readers of one process
 ///
-/// The readers of one process share one lease of the store: a reader that comes while others of its process hold the
-/// lock enters without a request. This ends when another process waits for the lock. Then new readers wait, so that
-/// the writer gets its turn when the present readers have left.
+/// The readers of one process share one lease: while readers of a process hold the lock, a new reader of the process
+/// enters without a request. This ends when another process waits for the lock. Then new readers wait, so that the
+/// other process gets its turn when the present readers have left.
 ///
 /// # Upgrading
 ///
-/// Two readers that both wait to become the writer would wait for one another. So a reader that may have to write
+/// Two readers that both want to become the writer would wait for each other. So a reader that may have to write
 /// takes the lock with [`upgradable_read`](Self::upgradable_read). The lock has at most one upgradable reader at a
 /// time, beside any number of ordinary readers. The upgradable reader can become the writer with no other writer in
-/// between. tokio's lock does not have this; the lock of `async-lock` does.
+/// between. The lock of `async-lock` also has upgradable readers, and tokio's lock does not.
 ///
 /// # Backends that do not convert a lease
 ///
@@ -83,14 +83,14 @@ use admission::Quota;
 /// - [`upgradable_read`](Self::upgradable_read) does not compile;
 /// - a [`downgrade`](RwLockWriteGuard::downgrade) admits the readers of this process at once, as over every backend,
 ///   but the lease stays exclusive. Readers of other processes wait until the last reader of this process has left.
-///   To give them their turn, no more readers join once another process is known to wait, or from a second after the
-///   downgrade on.
+///   To give them their turn, no more readers join once the process knows that another process waits, and no more
+///   readers join later than a second after the downgrade.
 ///
 /// [`without_upgrades`](Self::without_upgrades) turns a lock over any backend into one of type `Fixed`.
 ///
 /// # Deadlocks
 ///
-/// As with tokio's lock, a task that holds a read lock must not wait for another one:
+/// As with tokio's lock, a task that holds a read lock must not wait for a second one:
 ///
 /// ```text
 /// // Task 1            | // Task 2
@@ -102,8 +102,8 @@ use admission::Quota;
 /// ```
 ///
 /// Nor must a task wait for [`write`](Self::write) while it holds a read lock: it would wait for itself. The end of
-/// the lease does not resolve the deadlock, because the lease is renewed for as long as the guard lives. A
-/// [wait limit](crate::Builder::wait_limit) or [`read_timeout`](Self::read_timeout) ends such a wait with an error.
+/// the lease does not resolve the deadlock, because the driver renews the lease as long as the guard lives. A [wait
+/// limit](crate::Builder::wait_limit) or [`read_timeout`](Self::read_timeout) ends such a wait with an error.
 ///
 /// # Differences from `tokio::sync::RwLock`
 ///
@@ -115,11 +115,11 @@ use admission::Quota;
 /// - Dropping a guard *enqueues* the release: see [`RwLockWriteGuard`].
 /// - `Arc<RwLock<T>>` does not coerce to `Arc<RwLock<dyn Trait>>`; see
 ///   [`Locks::rwlock_from_boxed`](crate::Locks::rwlock_from_boxed).
-/// - It is `Send` if `T` is `Send` *and* `Sync`. tokio's lock needs `Send` alone. (Without `Sync` on `T`, neither
-///   lock can be shared, so only the move of an unshared lock is lost here.)
-/// - Additional: upgradable reads, `*_timeout`, `blocking_*_owned`, [`key`](Self::key), and the methods of the guards
-///   that concern their lease. These hide methods of the data with equal names: `(*guard).key()` calls the method of
-///   the data.
+/// - It is `Send` if `T` is `Send` *and* `Sync`. tokio's lock needs `Send` alone. (Without `Sync` on `T`, tasks
+///   can share neither lock. So the only difference is that an unshared lock cannot move to another thread.)
+/// - Additional: upgradable reads, `*_timeout`, `blocking_*_owned`, [`key`](Self::key), and the functions
+///   [`lease`](RwLockWriteGuard::lease) and [`release`](RwLockWriteGuard::release) of the guards. These two are not
+///   methods, so they hide no method of the data.
 ///
 /// # Examples
 ///
@@ -148,8 +148,8 @@ use admission::Quota;
 /// ```
 pub struct RwLock<T: ?Sized, C = Convertible> {
     core: Core,
-    /// Free whenever the engine grants the lock, except for a moment in which `Debug` reads it. Only owned guards
-    /// share it. They also keep the `Arc` of the lock, and drop that later.
+    /// The data is free whenever the engine grants the lock, except for a moment in which `Debug` reads it. Only
+    /// owned guards share this `Arc`. They also keep the `Arc` of the lock, and drop that `Arc` later.
     data: Arc<tokio::sync::RwLock<T>>,
     conversion: PhantomData<C>,
 }
@@ -167,10 +167,12 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Self { core: Core { lock, quota }, data, conversion: PhantomData }
     }
 
-    /// Sets how far this process passes the lock on among its own tasks while other processes wait.
+    /// Sets how long this process hands the lock off among its own tasks while other processes
+    /// wait.
     ///
-    /// It replaces the setting of its [`Locks`](crate::Locks), for the guards of this lock: the guard that gives
-    /// the lock up decides. With every setting, no reader joins the present readers once another process waits.
+    /// This setting replaces the setting of the [`Locks`](crate::Locks) for the guards of this lock: the setting
+    /// of the guard that gives the lock up decides. With every setting, no reader joins the present readers once
+    /// another process waits.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self
     where
@@ -182,8 +184,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
 
     /// Keeps the lease for up to `idle` after the last guard, so that the next guard costs no round trip.
     ///
-    /// [`Mutex::with_cache`](crate::Mutex::with_cache) says what this means for others, and what it needs. A reader
-    /// can enter with the lease of an earlier reader or writer. A writer can enter only with the lease of an earlier
+    /// [`Mutex::with_cache`](crate::Mutex::with_cache) says what the cache costs, and what it needs. A reader can
+    /// enter with the lease of an earlier reader or writer. A writer can enter only with the lease of an earlier
     /// writer.
     ///
     /// # Examples
@@ -216,9 +218,9 @@ impl<T: ?Sized, C> RwLock<T, C> {
         this.core.lock = this.core.lock.clone().with_policy(change)
     }, T: Sized);
 
-    /// Whether a guard of this process holds the lock now, to read or to write. It sends no request.
+    /// Whether a guard of this process holds the lock now, to read or to write. The call sends no request.
     ///
-    /// It says nothing about other processes, and a guard whose lease was lost does not count.
+    /// The answer says nothing about other processes. A guard with a lost lease does not count.
     pub fn is_held(&self) -> bool {
         self.core.lock.is_held()
     }
@@ -254,7 +256,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Arc::get_mut(&mut self.data).expect("guards keep the lock borrowed or alive").get_mut()
     }
 
-    /// Takes the value out. Other processes are not affected.
+    /// Takes the value out. This does not affect other processes.
     pub fn into_inner(self) -> T
     where
         T: Sized,
@@ -262,7 +264,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
         Arc::into_inner(self.data).expect("guards keep the lock borrowed or alive").into_inner()
     }
 
-    /// The lock without upgradable reads. Over every backend, a lock can have this type.
+    /// Returns the lock without upgradable reads. A lock over any backend can have this type.
     ///
     /// # Examples
     ///

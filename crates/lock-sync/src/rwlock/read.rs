@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Convertible, Mode};
+use lock_core::Convertible;
 
-use super::access::Access;
+use super::reading::Reading;
 use super::{OwnedRwLockReadGuard, RwLock, RwLockReadGuard};
 use crate::bare::{Denial, Wait};
 use crate::error::{LockError, TryLockError};
@@ -13,21 +13,22 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
-    /// Locks this lock to read. There may be any number of other readers. It waits until no writer holds the lock,
-    /// and until every writer that came before has had its turn, in this process or another.
+    /// Locks this lock to read, beside any number of other readers. Waits until no writer holds the lock, and
+    /// until every earlier writer has had its turn, in this process or another.
     ///
     /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait. The future does
     /// nothing until it is first polled, and any executor can poll it.
     ///
-    /// If readers of this process hold the lock and no client waits for it, no request is sent.
+    /// If readers of this process hold the lock and no client waits, the call sends no request.
     ///
     /// A task that already holds a read lock [may deadlock](Self#deadlocks) here.
     ///
     /// # Cancel safety
     ///
-    /// Tasks are served in the order in which their futures were first polled. Dropping the future gives up the
-    /// task's position in that line. What the future has asked of the store by then is undone in the background:
-    /// if the lock was just granted, the next waiter gets it, or it is released within a round trip.
+    /// Tasks get the lock in the order in which their futures were first polled. A dropped future gives up its
+    /// position in that line. The driver undoes the request of the dropped future in the background: if the
+    /// store has just granted the lock, the next waiter gets the lock, or the driver releases it within a round
+    /// trip.
     ///
     /// # Errors
     ///
@@ -59,7 +60,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn read(&self) -> Read<'_, T, C> {
-        Read::new(self.access(Mode::Shared, self.default_wait()), self)
+        Read::new(Reading::new(self.default_wait()), self)
     }
 
     /// Locks this lock to read, waiting for at most `limit` from the first poll on.
@@ -92,7 +93,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn read_timeout(&self, limit: Duration) -> Read<'_, T, C> {
-        Read::new(self.access(Mode::Shared, Wait::AtMost(limit)), self)
+        Read::new(Reading::new(Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to read, and returns a guard that keeps the lock alive and borrows nothing.
@@ -122,7 +123,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub fn read_owned(self: Arc<Self>) -> ReadOwned<T, C> {
-        ReadOwned::new(self.access(Mode::Shared, self.default_wait()), self)
+        ReadOwned::new(Reading::new(self.default_wait()), self)
     }
 
     /// Locks this lock to read, waiting for at most `limit` from the first poll on, and returns a guard that
@@ -136,7 +137,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// As [`read`](Self::read).
     pub fn read_owned_timeout(self: Arc<Self>, limit: Duration) -> ReadOwned<T, C> {
-        ReadOwned::new(self.access(Mode::Shared, Wait::AtMost(limit)), self)
+        ReadOwned::new(Reading::new(Wait::AtMost(limit)), self)
     }
 
     /// Locks this lock to read, from synchronous code.
@@ -189,8 +190,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to read if that is possible now, without waiting for a holder.
     ///
     /// Unlike tokio's method it is `async`: it asks the store once, unless readers of this process hold the lock, or
-    /// a writer or waiter of this process is in the way. It waits for the answer of the store, and for a release by
-    /// this process that is under way.
+    /// a writer or waiter of this process is in the way. It waits for that answer. If a release by this process is
+    /// under way, it also waits for that release.
     ///
     /// # Cancel safety
     ///
@@ -220,7 +221,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # }
     /// ```
     pub async fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
-        Ok(Attempt(Read::new(self.access(Mode::Shared, Wait::Try), self)).await?)
+        Ok(Attempt(Read::new(Reading::new(Wait::Try), self)).await?)
     }
 
     /// Locks this lock to read if that is possible now, and returns a guard that keeps the lock alive.
@@ -235,29 +236,29 @@ impl<T: ?Sized, C> RwLock<T, C> {
     pub async fn try_read_owned(
         self: Arc<Self>,
     ) -> Result<OwnedRwLockReadGuard<T, T, C>, TryLockError> {
-        Ok(Attempt(ReadOwned::new(self.access(Mode::Shared, Wait::Try), self)).await?)
+        Ok(Attempt(ReadOwned::new(Reading::new(Wait::Try), self)).await?)
     }
 }
 
 future! {
     /// The future that [`RwLock::read`] returns.
     #[must_use = "futures do nothing unless polled"]
-    Read['a, T: ?Sized, C]['a, T, C] default Convertible, (access: Access, lock: &'a RwLock<T, C>)
+    Read['a, T: ?Sized, C]['a, T, C] default Convertible, (reading: Reading, lock: &'a RwLock<T, C>)
         -> Result<RwLockReadGuard<'a, T>, Denial => LockError>
     |context| {
-        let accessed = access.poll(context, || lock.data.try_read().ok());
-        accessed.map_ok(|(hold, data)| RwLockReadGuard { core: Guarded { data, hold, lock: () } })
+        let read = reading.poll(context, &lock.core, || lock.data.try_read().ok());
+        read.map_ok(|(hold, data)| RwLockReadGuard { core: Guarded { data, hold, lock: () } })
     }
 }
 
 future! {
     /// The future that [`RwLock::read_owned`] returns.
     #[must_use = "futures do nothing unless polled"]
-    ReadOwned[T: ?Sized, C][T, C] default Convertible, (access: Access, lock: Arc<RwLock<T, C>>)
+    ReadOwned[T: ?Sized, C][T, C] default Convertible, (reading: Reading, lock: Arc<RwLock<T, C>>)
         -> Result<OwnedRwLockReadGuard<T, T, C>, Denial => LockError>
     |context| {
-        let accessed = access.poll(context, || Arc::clone(&lock.data).try_read_owned().ok());
-        accessed.map_ok(|(hold, data)| OwnedRwLockReadGuard {
+        let read = reading.poll(context, &lock.core, || Arc::clone(&lock.data).try_read_owned().ok());
+        read.map_ok(|(hold, data)| OwnedRwLockReadGuard {
             core: Guarded { data, hold, lock: Arc::clone(lock) },
         })
     }

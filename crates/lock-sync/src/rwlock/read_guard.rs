@@ -12,13 +12,14 @@ use crate::guard::{Guarded, guard, narrowing};
 ///
 /// # Dropping
 ///
-/// Dropping the guard gives up this reader's part in the lock. The last reader of its process gives up
-/// the lease: the release is *enqueued*, as with [`RwLockWriteGuard`](super::RwLockWriteGuard).
+/// Dropping the guard gives up the part of this reader in the lock. The last reader of the process
+/// also gives up the lease: the release is *enqueued*, as with
+/// [`RwLockWriteGuard`](super::RwLockWriteGuard).
 ///
 /// # If the lease is lost
 ///
-/// The guard still gives access to the local data. But a writer of another process may be changing what the lock
-/// protects. Readers that share a lease lose it together, and each of their guards says so.
+/// The guard still gives access to the local data. But a writer of another process may change what the lock
+/// protects. Readers that share a lease lose it together, and each of their guards reports the loss.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the RwLock will immediately unlock"]
 pub struct RwLockReadGuard<'a, T: ?Sized> {

@@ -15,12 +15,13 @@ use crate::waits::{Attempt, block, future};
 impl<T: ?Sized, C> RwLock<T, C> {
     /// Takes an upgradable read lock: this reader may become the writer without giving the lock up.
     ///
-    /// It needs a backend that can convert a lease. Over any other backend, such as a quorum, it does not compile.
+    /// The call needs a backend that can convert a lease. Over any other backend, such as a quorum, it does not
+    /// compile.
     ///
-    /// There may be any number of ordinary readers beside it, but no other upgradable reader, in this process or
-    /// another. So two readers that want to write never wait for one another. It waits as [`read`](Self::read)
-    /// does, and for another upgradable reader. Its [`upgrade`](RwLockUpgradableReadGuard::upgrade) waits for the
-    /// ordinary readers.
+    /// There may be any number of ordinary readers beside this reader, but no other upgradable reader, in this
+    /// process or another. So two readers that want to write never wait for each other. The call waits as
+    /// [`read`](Self::read) does, and also for another upgradable reader. The
+    /// [`upgrade`](RwLockUpgradableReadGuard::upgrade) waits for the ordinary readers.
     ///
     /// # Cancel safety
     ///

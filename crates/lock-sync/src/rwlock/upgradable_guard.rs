@@ -13,8 +13,8 @@ use crate::guard::{Guarded, guard};
 impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
     /// Downgrades to an upgradable read lock, with no other writer in between.
     ///
-    /// It needs a backend that can convert a lease. It works as [`downgrade`](Self::downgrade), but the new guard can
-    /// be [upgraded](RwLockUpgradableReadGuard::upgrade) again.
+    /// The call needs a backend that can convert a lease. It works as [`downgrade`](Self::downgrade), but the new
+    /// guard can be [upgraded](RwLockUpgradableReadGuard::upgrade) again.
     ///
     /// See [`RwLock`](crate::RwLock#examples) for an example of an upgradable guard.
     pub fn downgrade_to_upgradable(self) -> RwLockUpgradableReadGuard<'a, T, C>

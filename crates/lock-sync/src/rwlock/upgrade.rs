@@ -66,7 +66,8 @@ future! {
 /// The data with write access; or the data with read access, as before, and the reason.
 type Climbed<R, W> = Result<(W, Admitted), (R, Admitted, Denial)>;
 
-/// The wait for an upgrade: first for the engine's grant, then for the data. Until then `R` gives read access to it.
+/// The wait for an upgrade: first for the grant of the engine, then for the data. Until then `R` gives read access to
+/// the data.
 pub(super) struct Climb<R> {
     // In this order, so that the next holder finds the data free.
     reading: Option<R>,

@@ -13,9 +13,9 @@ use crate::guard::Guarded;
 use crate::waits::{Attempt, block, future};
 
 impl<T: ?Sized, C> RwLock<T, C> {
-    /// Locks this lock to write, waiting until no other reader or writer holds it, in this process or another.
+    /// Locks this lock to write. Waits until no other reader or writer holds the lock, in this process or another.
     ///
-    /// While it waits, readers that come later wait behind it. The [wait limit](crate::Builder::wait_limit) of its
+    /// Later readers wait behind this writer. The [wait limit](crate::Builder::wait_limit) of its
     /// [`Locks`](crate::Locks) bounds the wait. The future does nothing until it is first polled, and any executor
     /// can poll it.
     ///
@@ -24,7 +24,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// As [`read`](Self::read). Readers that waited behind it enter unless another writer is in the way.
+    /// As [`read`](Self::read). Readers that waited behind this writer enter unless another writer is in the way.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
 
     /// Locks this lock to write, waiting for at most `limit` from the first poll on.
     ///
-    /// A limit shorter than a round trip to the store is a limit on the store.
+    /// A limit shorter than a round trip to the store can end the wait although the lock is free.
     ///
     /// # Cancel safety
     ///
@@ -154,8 +154,8 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// Locks this lock to write if the lock is free, without waiting for a holder.
     ///
     /// Unlike tokio's method it is `async`: if no task of this process holds or awaits the lock, it asks the
-    /// store once. It waits for that answer, and for a release by this process that is under way, so
-    /// that `drop(guard)` followed by `try_write` succeeds.
+    /// store once. It waits for that answer. If a release by this process is under way, it also waits for
+    /// that release, so that `drop(guard)` followed by `try_write` succeeds.
     ///
     /// # Cancel safety
     ///
@@ -164,7 +164,7 @@ impl<T: ?Sized, C> RwLock<T, C> {
     /// # Errors
     ///
     /// - [`TryLockError::WouldBlock`] if a reader or writer holds the lock, in this process or another; if another
-    ///   task of this process waits for it; or if a guard whose lease was lost still exists in this process;
+    ///   task of this process waits for the lock; or if a guard with a lost lease still exists in this process;
     /// - [`TryLockError::Backend`] if the store could not be asked;
     /// - [`TryLockError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///

@@ -21,8 +21,8 @@ use crate::guard::{Guarded, guard, narrowing};
 /// [`release`](Self::release) to wait for the store, and
 /// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
-/// A process that has just taken the lock again and again keeps it for a millisecond after the last drop,
-/// unless another process waits. An awaited `release` gives it back at once.
+/// A process that has just taken the lock again and again keeps the lease for a millisecond after the
+/// last drop, unless another process waits. An awaited `release` gives the lease back at once.
 ///
 /// # If the lease is lost
 ///
@@ -72,8 +72,9 @@ impl<'a, T: ?Sized, C> RwLockWriteGuard<'a, T, C> {
 
     /// Downgrades to a read lock, with no other writer in between, in this process or another.
     ///
-    /// Other readers may enter, unless a writer that came before them waits. The process tells the store in the
-    /// background. Until then the store keeps other processes out. The guard keeps its fencing token.
+    /// Other readers may enter, unless an earlier writer waits. The process converts its lease in the
+    /// background, and until then the store keeps the readers of other processes out. The guard keeps its
+    /// fencing token.
     ///
     /// Over a backend that [cannot convert a lease](super::RwLock#backends-that-do-not-convert-a-lease) only the
     /// readers of this process enter. Readers of other processes wait until the last reader of this process has left.

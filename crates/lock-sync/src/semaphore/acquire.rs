@@ -38,7 +38,7 @@ pub(super) struct Waiting {
     mode: Mode,
     wait: Wait,
     on_driver: bool,
-    /// `None` for a request for zero permits, which needs no answer of the store, and once the wait is over.
+    /// `None` once the wait is over, and for a request for zero permits, which needs no answer of the store.
     part: Option<Part>,
     /// From the first poll on, if the handle may have to declare its number of permits.
     limit: Option<Limit>,
@@ -91,7 +91,7 @@ impl Waiting {
                         return Poll::Ready(Err(denial));
                     }
                 }
-                // A close wakes each waiter that has left its waker. A later waiter sees the close here.
+                // A close wakes each waiter whose waker it has. A later waiter sees the close here.
                 Poll::Pending if !semaphore.is_closed() => return Poll::Pending,
                 Poll::Pending => {}
             }

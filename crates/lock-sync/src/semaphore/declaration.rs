@@ -1,10 +1,11 @@
-//! What a handle declares, and whether it has done so.
+//! The declaration of a handle, and whether the handle has made it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_core::{Error, ErrorKind};
 
-/// What happens if a [`Semaphore`](crate::Semaphore) declares another number of permits than earlier users of its name did.
+/// What happens if a [`Semaphore`](crate::Semaphore) declares another number of permits than earlier handles with its
+/// name.
 ///
 /// The [guide to rolling upgrades](crate::guide::resizing) says what happens while processes with both numbers run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -13,8 +14,8 @@ pub enum Declaration {
     /// The store refuses the semaphore with [`ErrorKind::InvalidConfig`], as long as it remembers the other number: for
     /// an hour after the last use. This is the default, because two numbers are usually a mistake.
     ///
-    /// A number is accepted if it is one of the last [eight](lock_core::Permits::DECLARATIONS) that were declared. So a
-    /// process goes on when another process has replaced its number by [`LastWins`](Self::LastWins).
+    /// The store accepts each of the last [eight](lock_core::Permits::DECLARATIONS) declared numbers. So a process goes
+    /// on when another process has replaced its number by [`LastWins`](Self::LastWins).
     #[default]
     Refuse,
     /// The number of this semaphore replaces the other number, for all processes.
@@ -44,8 +45,8 @@ impl Declaring {
         self.is_declared.store(true, Ordering::Release);
     }
 
-    /// Whether a request that failed is worth another try after a declaration: the store has forgotten the number of
-    /// this handle, and another process has declared its own.
+    /// Whether a failed request is worth another try after a declaration: the store has forgotten the number of this
+    /// handle, and another process has declared another number.
     pub(super) fn cures(&self, error: &Error) -> bool {
         self.last_wins() && error.kind() == ErrorKind::InvalidConfig
     }

@@ -12,17 +12,18 @@ use super::declaration::{Declaration, Declaring};
 use crate::bare::{BareLock, Denial, Limit, Retries, Wait};
 
 impl Semaphore {
-    /// Sets what happens if this number of permits is not the one that was declared before for this name. The default
-    /// is [`Declaration::Refuse`].
+    /// Sets what happens if another number of permits was declared before for this name. The default is
+    /// [`Declaration::Refuse`].
     ///
-    /// With [`Declaration::LastWins`], the first call of this handle that asks the store declares the number first, with
-    /// one more request. The number then applies to every process that uses the name, until another process declares
-    /// another number. Keep the handle: each new handle declares its number again.
+    /// With [`Declaration::LastWins`], the first call of this handle that asks the store first declares the number,
+    /// with one more request. The number then applies to every process that uses the name, until another process
+    /// declares another number. Keep the handle: each new handle declares its number again.
     ///
-    /// If there are fewer permits than before, all permits that are held stay held. The semaphore grants none until
+    /// If there are fewer permits than before, no holder loses its permits. The semaphore grants no permits until
     /// enough of them have come back. A request for more permits than there are now waits, and later requests wait
-    /// behind it. Permits that were [added](Self::add_permits) or [forgotten](Self::forget_permits) before count no
-    /// more, unless the number was declared last: a process that only restarts undoes no change.
+    /// behind it. The declaration undoes earlier changes by [`add_permits`](Self::add_permits) and
+    /// [`forget_permits`](Self::forget_permits), unless it repeats the last declared number: a process that only
+    /// restarts undoes no change.
     ///
     /// The [guide](crate::guide::resizing) describes a deployment.
     ///
@@ -77,17 +78,17 @@ impl Semaphore {
         let request = self.backend.resize(self.key(), self.declared, Resize::Declare);
         self.lock.ask_about(request).await?;
         self.declaring.done();
-        // Waiters of this process need not wait for the hint of the store.
+        // Waiters of this process ask at once, without a hint of the store.
         self.lock.look_again();
         Ok(())
     }
 
-    /// The declaration that has to come before a request for permits.
+    /// The declaration that is due before a request for permits.
     pub(super) fn first_declares(&self, limit: Limit, on_driver: bool) -> Option<Declares> {
         self.declaring.is_due().then(|| self.declares(limit, on_driver))
     }
 
-    /// The declaration that has to come before the next try, if that is worth it after this refusal.
+    /// The declaration that is due before the next try, if this refusal is worth a next try.
     pub(super) fn declares_after(
         &self,
         refusal: &Denial,
@@ -106,7 +107,7 @@ impl Semaphore {
         ))
     }
 
-    /// Whether another number than the one that was declared before is no mistake.
+    /// Whether this handle may replace the declared number.
     pub(super) fn last_wins(&self) -> bool {
         self.declaring.last_wins()
     }

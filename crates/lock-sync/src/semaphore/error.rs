@@ -22,14 +22,14 @@ pub enum AcquireError {
     Closed,
     /// The wait limit was reached.
     ///
-    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise too few
-    /// permits were free.
+    /// If `source` is `Some`, the store had failed or had not answered by then. Otherwise too few permits were
+    /// free.
     Timeout {
-        /// The last failure of the backend, unless it has answered since.
+        /// The last failure of the backend, unless the backend has answered since.
         source: Option<Error>,
     },
-    /// The backend failed in a way that waiting does not cure; it failed for longer than a lease lives; or it
-    /// refused the request, because this name was declared with another number of permits.
+    /// The backend failed with an error that is not retryable, or for longer than a lease lives; or it
+    /// refused the request, because another number of permits was declared for this name.
     Backend(Error),
 }
 
@@ -37,8 +37,8 @@ impl From<Denial> for AcquireError {
     fn from(denial: Denial) -> Self {
         match denial {
             Denial::Timeout(source) => Self::Timeout { source },
-            // Only a caller that does not wait gets `WouldBlock`. No caller gets `Lost`, because no caller enters with
-            // permits that it already has, or makes them stronger.
+            // Only a try gets `WouldBlock`. No caller gets `Lost`, because no caller enters with present permits, or
+            // upgrades them.
             Denial::WouldBlock | Denial::Lost(_) => Self::Timeout { source: None },
             Denial::Closed => Self::Closed,
             Denial::Failed(error) if error.kind() == ErrorKind::Closed => Self::Closed,

@@ -31,7 +31,7 @@ impl Holds {
         }
     }
 
-    /// Takes out `count` permits, if there are that many: whole holds first, and then a part of one more.
+    /// Takes out `count` permits, if there are that many: first whole holds, and then a part of another hold.
     pub(super) fn split(&mut self, count: usize) -> Option<Self> {
         if count > self.permits() {
             return None;
@@ -63,7 +63,7 @@ impl Holds {
                 None => Ok(()),
             };
         }
-        // All at once, so that every release has begun if the future is dropped after its first poll.
+        // All at once, so that the first poll of the future begins every release.
         join_all(self.into_iter().map(Hold::release)).await.into_iter().collect()
     }
 

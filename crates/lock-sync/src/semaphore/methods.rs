@@ -18,17 +18,18 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Requests are served in the order in which their futures were first polled. Dropping the future gives up its
-    /// position in that line. What the future has asked of the store by then is undone in the background: a
-    /// permit that was just granted goes to the next waiter.
+    /// Tasks get permits in the order in which their futures were first polled. A dropped future gives up its
+    /// position in that line. The driver undoes the request of the dropped future in the background: a permit that
+    /// was just granted goes to the next waiter.
     ///
     /// # Errors
     ///
     /// - [`AcquireError::Closed`] once the semaphore is closed, for this handle or for all, and after
     ///   [`Locks::shutdown`](crate::Locks::shutdown);
     /// - [`AcquireError::Timeout`] if the wait limit was reached;
-    /// - [`AcquireError::Backend`] if the store refused, for example because this name was declared with another
-    ///   number of permits; or, without a wait limit, if the store was out of reach for longer than a lease lives.
+    /// - [`AcquireError::Backend`] if the store refused, for example because another number of permits was
+    ///   declared for this name; or, without a wait limit, if the store was out of reach for longer than a lease
+    ///   lives.
     ///
     /// # Examples
     ///
@@ -52,15 +53,15 @@ impl Semaphore {
 
     /// Acquires several permits at once, waiting until that many are free.
     ///
-    /// It acquires all of them or none. The first request in line collects the permits that holders give back
-    /// meanwhile, and no later request gets them, in any process.
+    /// The call acquires all of them or none. The first request in the line collects the permits that holders
+    /// give back meanwhile, and no later request gets them, in any process.
     ///
-    /// A request for zero permits is granted at once, unless the semaphore is closed. A request for more permits than
-    /// the semaphore has waits until permits are [added](Self::add_permits), and holds up all later requests.
+    /// A request for zero permits succeeds at once, unless the semaphore is closed. A request for more permits than
+    /// the semaphore has waits until permits are [added](Self::add_permits), and all later requests wait behind it.
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire). The permits that were collected go to the next waiters.
+    /// As [`acquire`](Self::acquire). The collected permits go to the next waiters.
     ///
     /// # Errors
     ///
@@ -205,8 +206,8 @@ impl Semaphore {
     /// Acquires a permit if one is free, without waiting for one.
     ///
     /// Unlike tokio's method it is `async`: if no task of this process waits for permits, it asks the store once.
-    /// It waits for that answer, and for a release by this process that is under way, so that
-    /// `drop(permit)` followed by `try_acquire` succeeds.
+    /// It waits for that answer. If a release by this process is under way, it also waits for that release, so
+    /// that `drop(permit)` followed by `try_acquire` succeeds.
     ///
     /// # Cancel safety
     ///

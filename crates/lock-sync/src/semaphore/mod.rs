@@ -28,39 +28,39 @@ use crate::handoff::Handoff;
 
 /// A counting semaphore like [`tokio::sync::Semaphore`], whose permits are counted over all processes.
 ///
-/// [`Locks::semaphore`] makes it, and gives it a name and a number of permits. All semaphores with that name, in any
-/// process that uses the same store, share these permits. The first user stores the number of permits. A later user
-/// with another number gets an error that states both numbers, or replaces the number, as
+/// [`Locks::semaphore`] makes a semaphore, and gives it a name and a number of permits. All semaphores with one
+/// name, in all processes that use one store, share these permits. The first process stores the number of permits. A
+/// later process with another number gets an error that states both numbers, or replaces the number, as
 /// [`with_declaration`](Self::with_declaration) says.
 ///
 /// # What a permit means
 ///
-/// A permit has a *lease*, as a [guard](crate::Mutex#what-the-guard-means) has: the driver renews it in the
-/// background while the permit lives, and the permit reports its loss. The permits of a crashed process return to
-/// the semaphore at the end of their leases.
+/// A permit has a *lease*, as a [guard](crate::Mutex#what-the-guard-means) has: the driver renews the lease in
+/// the background while the permit lives, and the permit reports the loss of the lease. The permits of a dead
+/// process return to the semaphore at the end of their leases.
 ///
-/// Tasks of one process that take permits at about the same time may have them under one lease, and then they
-/// lose them together. A process that uses permits again and again keeps permits that its tasks gave up for
-/// a millisecond or two, unless another process waits. A `try_acquire` of another process may miss them.
+/// If tasks of one process take permits at about the same time, they may have one lease, and lose their
+/// permits together. A process that uses permits again and again keeps the permits of its tasks for a
+/// millisecond or two after their drop, unless another process waits. A `try_acquire` of another process may
+/// find these permits taken.
 ///
 /// # Fencing tokens
 ///
-/// A permit's fencing token is unique, and it is higher than every token of a grant that ended before
-/// the permit's own grant was asked for. A permit's grant is the grant of the lease that the permit is a
-/// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
-/// in time have no order.
+/// The fencing token of a permit is unique. It is higher than every token of a grant that ended before
+/// the own grant of the permit was requested. The own grant of a permit is the grant of its lease: a
+/// process hands the permits of one lease off from task to task. Tokens of grants that overlap in time
+/// have no order.
 ///
 /// # Order
 ///
-/// Requests for permits are served in their order, within this process and among all processes. A request that
-/// waits for many permits collects the permits that holders give back until it has them all. No later request
-/// overtakes it, even if that request needs fewer permits. Until then
-/// [`available_permits`](Self::available_permits) is zero. A request that is dropped gives back what it
-/// had collected.
+/// Requests get their permits in order, within this process and among all processes. A request for many
+/// permits collects the permits that holders give back until it has all of them. No later request overtakes
+/// it, even if the later request needs fewer permits. Until then
+/// [`available_permits`](Self::available_permits) is zero. A dropped request gives the collected permits back.
 ///
 /// # Closing
 ///
-/// [`close`](Self::close) closes this handle alone: it is for a task that shuts a part of its own process down.
+/// [`close`](Self::close) closes this handle alone, for a part of the process that shuts down.
 /// [`close_for_all`](Self::close_for_all) closes the semaphore for every process, permanently.
 ///
 /// # Differences from `tokio::sync::Semaphore`
@@ -77,7 +77,7 @@ use crate::handoff::Handoff;
 ///
 /// # Examples
 ///
-/// At most two processes send at once, however many there are:
+/// Of all processes, at most two send at once:
 ///
 /// ```
 /// use lock_core::memory::MemoryBackend;
@@ -102,7 +102,7 @@ pub struct Semaphore {
     lock: BareLock,
     /// The store of the entry, with the capability to count.
     backend: Arc<dyn PermitBackend>,
-    /// The number of permits that this user of the name declares.
+    /// The number of permits that this handle declares.
     declared: u32,
     declaring: Arc<Declaring>,
     /// This handle gives out no more permits.
@@ -110,12 +110,12 @@ pub struct Semaphore {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The semaphore with this name and this number of permits.
+    /// Makes the semaphore with this name and this number of permits.
     ///
-    /// All users of a name must declare one number, unless [`with_declaration`](Semaphore::with_declaration) lets the
-    /// last one win. The first user stores it. A later change by
-    /// [`add_permits`](Semaphore::add_permits) or a similar method does not change the declared number. No request is
-    /// sent before the first call that asks the store.
+    /// All processes must declare one number for a name, unless [`with_declaration`](Semaphore::with_declaration)
+    /// lets the last declaration win. The first process stores the number. A later change by
+    /// [`add_permits`](Semaphore::add_permits) or a similar method does not change the declared number. The call
+    /// sends no request.
     ///
     /// # Errors
     ///
@@ -152,11 +152,12 @@ impl Semaphore {
         self.lock.key()
     }
 
-    /// Sets how far this process passes permits on among its own tasks while other processes wait.
+    /// Sets how long this process hands permits off among its own tasks while other processes wait.
     ///
-    /// It replaces the setting of its [`Locks`](crate::Locks), for the permits of this handle: the permit that is
-    /// given back decides. While another process waits, no further holder joins the holders of a lease. Unused
-    /// permits of the lease go back to the store, which gives them to the next request in the queue.
+    /// This setting replaces the setting of the [`Locks`](crate::Locks) for the permits of this handle: the
+    /// setting of the permit that is given back decides. While another process waits, no further holder joins the
+    /// holders of a lease. Unused permits of the lease go back to the store, which gives them to the next request
+    /// in the queue.
     ///
     /// # Examples
     ///
@@ -183,13 +184,13 @@ impl Semaphore {
 
     /// The number of permits that a new request could get without waiting, in any process. Asks the store.
     ///
-    /// It is zero while any request waits, and once the semaphore is [closed for all](Self::close_for_all). The
-    /// answer may be out of date when it arrives.
+    /// The number is zero while any request waits, and once the semaphore is [closed for
+    /// all](Self::close_for_all). The answer may be out of date when it arrives.
     ///
-    /// It includes the permits that this process gave up before the call, by a drop, a merge, a split or a release:
-    /// the call waits until the store has answered these releases. It waits for at most a second, and no longer than
-    /// a [lease](crate::Builder::ttl) lives. After that, or if a release fails, it asks anyway. Every other question
-    /// about permits waits in this way.
+    /// The number includes the permits that this process gave up before the call, by a drop, a merge, a split or a
+    /// release: the call waits until the store has answered these releases. It waits for at most a second, and no
+    /// longer than a [lease](crate::Builder::ttl) lives. After that, or if a release fails, the call asks anyway.
+    /// Every other question about permits waits in this way.
     ///
     /// # Cancel safety
     ///
@@ -203,7 +204,7 @@ impl Semaphore {
         Ok(self.state().await?.available() as usize)
     }
 
-    /// Adds permits, for all processes and permanently. Waiters are served at once.
+    /// Adds permits, for all processes and permanently. Waiters get them at once.
     ///
     /// # Cancel safety
     ///
@@ -243,7 +244,7 @@ impl Semaphore {
     /// Removes up to `n` free permits from the semaphore, for all processes and permanently. Returns the number of
     /// permits that were removed.
     ///
-    /// It removes no permit that is held, and no permit at all while a request waits. For permits that are held, see
+    /// The call removes no held permit, and no permit at all while a request waits. For held permits, see
     /// [`SemaphorePermit::forget`].
     ///
     /// # Cancel safety
@@ -260,11 +261,11 @@ impl Semaphore {
         Ok(self.resize(Resize::Remove(count)).await? as usize)
     }
 
-    /// Closes this handle. It gives out no more permits, and all its present and later waiters get
-    /// [`AcquireError::Closed`].
+    /// Closes this handle. The handle gives out no more permits, and all its present and later
+    /// waiters get [`AcquireError::Closed`].
     ///
-    /// Permits that are held stay valid, and can be given back as usual. Other handles with this name, in this
-    /// process and in others, are not affected: see [`close_for_all`](Self::close_for_all).
+    /// Held permits stay valid, and go back as usual. The call does not affect other handles with this name,
+    /// in this process and in others: see [`close_for_all`](Self::close_for_all).
     ///
     /// # Examples
     ///
@@ -293,7 +294,7 @@ impl Semaphore {
     /// Closes the semaphore for every process. The store grants no more permits under this name, and
     /// all waiters get [`AcquireError::Closed`]. Only [`Locks::destroy`](crate::Locks::destroy) undoes it.
     ///
-    /// Permits that are held stay valid, and can be given back.
+    /// Held permits stay valid, and go back as usual.
     ///
     /// # Cancel safety
     ///
@@ -309,10 +310,11 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Whether this handle knows that it gives out no more permits. It sends no request.
+    /// Whether this handle knows that it gives out no more permits. The call sends no request.
     ///
-    /// The handle knows this once it was [closed](Self::close), or once one of its requests was refused because the
-    /// semaphore is [closed for all](Self::close_for_all) or its locks are [shut down](crate::Locks::shutdown).
+    /// The handle knows this once it was [closed](Self::close). It also knows this after the first refused request,
+    /// if the semaphore is [closed for all](Self::close_for_all) or the locks are [shut
+    /// down](crate::Locks::shutdown).
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -10,10 +10,10 @@ use super::holds::Holds;
 ///
 /// # Dropping
 ///
-/// Dropping it gives the permits back. The release is *enqueued*: the driver sends it to the store a
-/// moment later, from its own thread. A drop never blocks, spawns or panics, and needs no runtime. Use
-/// [`release`](Self::release) to wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown)
-/// before the process ends.
+/// Dropping this value gives the permits back. The release is *enqueued*: the driver sends it to the
+/// store a moment later, from its own thread. A drop never blocks, spawns or panics, and needs no
+/// runtime. Use [`release`](Self::release) to wait for the store, and
+/// [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
 /// # If the lease is lost
 ///
@@ -26,7 +26,7 @@ pub struct SemaphorePermit<'a> {
     semaphore: &'a Semaphore,
 }
 
-/// Permits of a [`Semaphore`] that borrow nothing: they keep an `Arc` of it.
+/// Permits of a [`Semaphore`] that borrow nothing: they keep an `Arc` of their semaphore.
 ///
 /// Otherwise it is like [`SemaphorePermit`].
 #[clippy::has_significant_drop]
@@ -69,10 +69,10 @@ macro_rules! permit_methods {
 
             /// Removes the permits from the semaphore, for all processes and permanently.
             ///
-            /// The request is *enqueued*, as the release by a drop is. If other tasks hold permits under
-            /// this lease, the driver sends the request when the last of them has given its permits back. If the
-            /// lease is lost before that, the permits return to the semaphore and stay there. For free
-            /// permits, see [`Semaphore::forget_permits`].
+            /// The request is *enqueued*, as the release by a drop is. If other tasks hold permits under this
+            /// lease, the driver sends the request when the last task has given its permits back. If the lease
+            /// is lost before that, the permits return to the semaphore and are not removed. For free permits,
+            /// see [`Semaphore::forget_permits`].
             ///
             /// # Examples
             ///
@@ -93,10 +93,10 @@ macro_rules! permit_methods {
                 self.holds.forget();
             }
 
-            /// Merges the permits of `other` into this value. It sends no request.
+            /// Merges the permits of `other` into this value. The call sends no request.
             ///
             /// Each part keeps its lease. A [`Lease`](crate::Lease) of the merged permits is valid while all of their
-            /// leases are.
+            /// leases are valid.
             ///
             /// # Panics
             ///
@@ -128,7 +128,7 @@ macro_rules! permit_methods {
             }
 
             /// Splits `n` of the permits off. They keep their lease and their fencing token. Returns `None`
-            /// if there are fewer than `n`. It sends no request.
+            /// if there are fewer than `n`. The call sends no request.
             ///
             /// # Examples
             ///

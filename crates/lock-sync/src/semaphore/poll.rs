@@ -36,7 +36,7 @@ use super::{AcquireError, AcquireOwned, OwnedSemaphorePermit, Semaphore};
 /// ```
 pub struct PollSemaphore {
     semaphore: Arc<Semaphore>,
-    /// The number of permits that it waits for, if it waits. The box is used again.
+    /// The number of permits of the present wait, if there is one. The box is used again.
     waiting: Option<u32>,
     acquire: Option<Pin<Box<AcquireOwned>>>,
 }
@@ -47,12 +47,12 @@ impl PollSemaphore {
         Self { semaphore, waiting: None, acquire: None }
     }
 
-    /// The semaphore that is polled.
+    /// The polled semaphore.
     pub fn semaphore(&self) -> &Arc<Semaphore> {
         &self.semaphore
     }
 
-    /// Another handle of the semaphore that is polled.
+    /// Another handle of the polled semaphore.
     ///
     /// See [`PollSemaphore`](crate::PollSemaphore#examples) for an example.
     pub fn clone_inner(&self) -> Arc<Semaphore> {
@@ -71,7 +71,7 @@ impl PollSemaphore {
         self.semaphore.close();
     }
 
-    /// Polls for a permit. While it is pending, the last task that polled is woken when a permit is there.
+    /// Polls for a permit. While the poll is pending, a permit wakes the last task that polled.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl PollSemaphore {
 }
 
 impl Clone for PollSemaphore {
-    /// Another poller of this semaphore, which does not wait yet.
+    /// A new poller of this semaphore, which does not wait yet.
     fn clone(&self) -> Self {
         Self::new(self.clone_inner())
     }

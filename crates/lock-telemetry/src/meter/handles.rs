@@ -1,4 +1,4 @@
-//! The handles of metrics: each one is registered when it is first used, and found by two numbers afterwards.
+//! The handles of metrics. The first use of a handle registers it. Later uses find it by two numbers.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,7 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, R
 use super::labels::Value;
 use super::names::{Kind, METRICS, Metric};
 
-/// Where metrics go: to the recorder of the process, or to another one.
+/// Where metrics go: to the recorder of the process, or to a recorder of the app.
 #[derive(Clone, Default)]
 pub(super) struct Sink(Option<Arc<dyn Recorder + Send + Sync>>);
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Sink {
     }
 }
 
-/// What all metrics of one group have in common: the recorder, and labels that do not change.
+/// What all metrics of one group share: the recorder, and labels that do not change.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) sink: Sink,
@@ -93,7 +93,7 @@ pub(super) struct Handles<H> {
 }
 
 impl<H: Handle> Handles<H> {
-    /// For a metric without labels, or with as many combinations of their values.
+    /// A metric without labels has one combination of values.
     pub(super) fn new(metric: &'static Metric, combinations: usize) -> Self {
         Self { metric, slots: (0..combinations).map(|_| OnceLock::new()).collect() }
     }
@@ -109,7 +109,7 @@ impl<H: Handle> Handles<H> {
         }
     }
 
-    /// For a metric whose first label has this value in all these handles.
+    /// The handles of a metric whose first label has one value in all of them.
     pub(super) fn below<A: Value>(&self, group: &Group, first: &'static str, value: &A) -> &H {
         match self.slots[value.index()].get() {
             Some(handle) => handle,
@@ -137,7 +137,7 @@ impl<H: Handle> Handles<H> {
         }
     }
 
-    /// The handle at `index`, which belongs to these values of the labels.
+    /// The handle at `index`, for these values of the labels.
     #[cold]
     fn slot(&self, index: usize, group: &Group, values: &[&'static str]) -> &H {
         let register = || {

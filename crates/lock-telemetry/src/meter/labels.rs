@@ -1,9 +1,9 @@
-//! The values of labels, as small numbers: so that the handle of a metric is found without a look-up.
+//! The values of labels as small numbers, which find the handle of a metric without a look-up.
 
 use lock_core::observer::{AcquireEnd, Entered, HoldEnd, LossReason, RenewalOutcome};
 use lock_core::{ErrorKind, Mode};
 
-/// The value for what a later version of lock-core may add.
+/// The value for variants that a later version of lock-core may add.
 const OTHER: &str = "other";
 
 /// A value of a label.
@@ -11,7 +11,7 @@ pub(super) trait Value {
     /// How many values there are.
     const COUNT: usize;
 
-    /// Which of the values it is, below `COUNT`.
+    /// The number of this value, below `COUNT`.
     fn index(&self) -> usize;
 
     /// The value as a text.
@@ -98,10 +98,11 @@ values!(RenewalOutcome<'_> {
     RenewalOutcome::Failed(_) => "failed",
 });
 
-/// The way of a lock from one holder to the next. A hand-over between processes has two sides, and each of them counts it.
+/// The way of a lock from one holder to the next. Two processes count a hand-over between them: each counts its own
+/// side.
 #[derive(Clone, Copy)]
 pub(super) enum HandOff {
-    /// Within this process.
+    /// From a holder of this process to another one: a hand-off.
     Local,
     /// From another process to this one.
     Remote,
@@ -110,7 +111,7 @@ pub(super) enum HandOff {
 }
 
 impl HandOff {
-    /// Every kind.
+    /// All kinds.
     pub(super) const ALL: [Self; 3] = [Self::Local, Self::Remote, Self::Given];
 
     /// The hand-over that has ended an acquisition, if there was one.
@@ -129,7 +130,7 @@ values!(HandOff {
     HandOff::Given => "given",
 });
 
-/// How an acquisition ended, and if it led to the lock, by which way.
+/// The outcome of an acquisition, and the way to the lock if there is one.
 pub(super) enum Way {
     In(Entered),
     Nowhere,
@@ -162,7 +163,7 @@ impl Value for Way {
     }
 }
 
-/// What became of a request to the store: the kind of the error, or none.
+/// The outcome of a request to the store: the kind of the error, or none.
 pub(super) struct Answer(pub(super) Option<ErrorKind>);
 
 values!(Answer {

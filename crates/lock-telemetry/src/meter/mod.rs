@@ -26,9 +26,10 @@ use crate::outage::Outage;
 
 /// An observer that feeds a recorder of the [`metrics`](::metrics) facade.
 ///
-/// The module [`names`] lists what it records, with units and labels. Times are in seconds. Install the recorder before you
-/// make the observer, or [name it](MetricsBuilder::recorder): the observer registers each metric once, when it first needs
-/// the metric. After that an event costs no look-up and no allocation, unless locks have [classes](MetricsBuilder::classify).
+/// The module [`names`] lists the metrics, with units and labels. Times are in seconds. Install the recorder before you
+/// make the observer, or [pass it](MetricsBuilder::recorder). The observer registers each metric when it first needs
+/// the metric. After that, an event costs no look-up and no allocation, unless locks have
+/// [classes](MetricsBuilder::classify).
 ///
 /// # Examples
 ///
@@ -83,7 +84,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// How many classes of locks there are at most, unless the app says otherwise.
+/// The limit of classes of locks, unless the app sets another one.
 const MOST_CLASSES: usize = 100;
 
 /// Configures [`Metrics`].
@@ -114,7 +115,7 @@ pub struct MetricsBuilder {
 }
 
 impl MetricsBuilder {
-    /// Feeds this recorder instead of the one of the process. The [example](Metrics) does.
+    /// Feeds this recorder instead of the recorder of the process, as in the [example](Metrics).
     pub fn recorder(mut self, recorder: impl Recorder + Send + Sync + 'static) -> Self {
         self.group.sink = Sink::to(Arc::new(recorder));
         self
@@ -128,9 +129,9 @@ impl MetricsBuilder {
 
     /// Adds the label `lock` to the metrics about locks: the class to which a lock belongs.
     ///
-    /// A name of a lock must not be a label as it is: a recorder keeps every value of a label for ever, and an app has any
-    /// number of locks. So the function maps names to few classes. It is called for each event about a lock, and should be
-    /// quick.
+    /// The name of a lock is no label, because a recorder keeps every value of a label for ever, and an app has any
+    /// number of locks. So `classify` maps names to a few classes. The observer calls it for each event about a lock,
+    /// so it should be quick.
     pub fn classify(
         mut self,
         class: impl Fn(&Key) -> Cow<'_, str> + Send + Sync + 'static,
@@ -139,7 +140,7 @@ impl MetricsBuilder {
         self
     }
 
-    /// How many classes have a label of their own, 100 by default. All further ones count as `other`.
+    /// How many classes have a label of their own: 100 by default. Locks of all further classes count as `other`.
     pub fn most_classes(mut self, most: usize) -> Self {
         self.most = most;
         self

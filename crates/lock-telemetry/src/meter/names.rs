@@ -12,7 +12,7 @@
 //! for metric in METRICS {
 //!     println!("{} {:?}: {}", metric.name, metric.labels, metric.about);
 //! }
-//! // The recorder needs the bounds for each histogram of times.
+//! // A recorder with buckets needs their bounds for each histogram.
 //! assert!(METRICS.iter().any(|metric| metric.kind == Kind::Histogram));
 //! assert!(BUCKETS.is_sorted());
 //! ```
@@ -25,7 +25,7 @@ use metrics::Unit;
 pub enum Kind {
     /// A number that only grows.
     Counter,
-    /// A number that is true now.
+    /// A number that rises and falls.
     Gauge,
     /// Values, in buckets.
     Histogram,
@@ -47,8 +47,8 @@ pub struct Metric {
     pub about: &'static str,
 }
 
-/// The bounds of buckets for the times of [`Metrics`](crate::Metrics), in seconds: from what a hand-off within a process
-/// takes to a long wait.
+/// The bounds of buckets for the times of [`Metrics`](crate::Metrics), in seconds: from the time of a hand-off within a
+/// process to a long wait.
 pub const BUCKETS: &[f64] = &[
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,

@@ -15,7 +15,7 @@ use super::names;
 
 /// The name of the label with the class of a lock.
 const LABEL: &str = "lock";
-/// The class of all locks whose class came too late.
+/// The class of all locks whose own class is beyond the limit.
 const REST: &str = "other";
 
 /// The handles for one class of locks.
@@ -50,7 +50,7 @@ impl Class {
         class
     }
 
-    /// Registers the counters: a counter that begins with its first event has no rate at that event.
+    /// Registers the counters: a counter that begins with its first event shows no rate for that event.
     fn begin(&self) {
         use LossReason::{DriverStopped, Expired, HeldTooLong, Revoked};
         for reason in [Expired, Revoked, HeldTooLong, DriverStopped] {
@@ -62,14 +62,14 @@ impl Class {
     }
 }
 
-/// Which class a lock belongs to.
+/// Maps a lock to its class.
 pub(super) type Classify = dyn Fn(&Key) -> Cow<'_, str> + Send + Sync;
 
 /// The classes of locks.
 pub(super) enum Classes {
-    /// All locks are one.
+    /// One class of all locks.
     One(Box<Class>),
-    /// The app tells them apart.
+    /// The classes of the app.
     Many { classify: Box<Classify>, most: usize, group: Group, known: RwLock<Known> },
 }
 
@@ -105,7 +105,7 @@ impl Classes {
     }
 }
 
-/// The place of the class with this name, or that of the rest if there are too many classes already.
+/// The place of the class with this name, or the place of the rest if there are too many classes already.
 #[cold]
 fn add(known: &RwLock<Known>, most: usize, name: &str) -> Place {
     let mut known = known.write().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ use super::names;
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) group: Group,
-    /// By verb. A store has about ten of them.
+    /// The histograms by verb. A store has about ten verbs.
     requests: RwLock<HashMap<&'static str, Arc<Handles<Histogram>>>>,
     pub(super) reconnects: Handles<Counter>,
     pub(super) redirects: Handles<Counter>,
@@ -36,7 +36,7 @@ impl Store {
         store
     }
 
-    /// Registers what has no other label: a counter that begins with its first event has no rate at that event.
+    /// Registers the counters: a counter that begins with its first event shows no rate for that event.
     fn begin(&self) {
         self.reconnects.only(&self.group);
         self.redirects.only(&self.group);
@@ -68,7 +68,7 @@ impl Store {
         self.alarms.by(&self.group, &alarm).increment(1);
     }
 
-    /// A node is kept out, for this reason. That is rare, so the handles are looked up.
+    /// A node is kept out, for this reason. The event is rare, so it looks the handles up.
     pub(super) fn kept_out(&self, node: &str, reason: &'static str) {
         let labels = vec![label_of(node), Label::from_static_parts("reason", reason)];
         self.group.register::<Counter>(&names::NODES_KEPT_OUT, labels).increment(1);

@@ -1,17 +1,17 @@
-//! The spans that are open, by the name of what they follow.
+//! The open spans, by the name of their acquisition or hold.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Threads seldom meet in one of so many parts.
+/// With so many parts, two threads seldom need one part at once.
 const PARTS: usize = 16;
 
-/// A map in parts, each with a lock of its own. The values are shared, so that no span is cloned or dropped under such a
-/// lock: subscribers are code of others.
+/// A map in parts, each with a lock of its own. The values are shared, so that no span is cloned or dropped under such
+/// a lock: that would run the code of a subscriber.
 pub(super) struct Live<K, V> {
-    /// How many entries there are: without any, a look-up costs one load.
+    /// The number of entries. While it is zero, a look-up costs one load.
     count: AtomicUsize,
     parts: [Mutex<HashMap<K, Arc<V>>>; PARTS],
     hasher: RandomState,
@@ -26,7 +26,7 @@ impl<K, V> Default for Live<K, V> {
 
 impl<K: Hash + Eq, V> Live<K, V> {
     pub(super) fn insert(&self, key: K, value: V) {
-        // Before the entry is there, so that no look-up misses it.
+        // The count rises before the entry is there, so that no look-up misses the entry.
         self.count.fetch_add(1, Ordering::Relaxed);
         let replaced = self.part(&key).insert(key, Arc::new(value));
         if replaced.is_some() {
@@ -49,7 +49,7 @@ impl<K: Hash + Eq, V> Live<K, V> {
         if self.is_empty() { None } else { self.part(key).get(key).cloned() }
     }
 
-    /// Events of one acquisition or hold come in order, so the thread of a later one has seen the entry.
+    /// Events about one acquisition or hold come in order, so the thread of a later event has seen the entry.
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }

@@ -17,7 +17,7 @@ use tracing::{Span, info, info_span, warn};
 use self::live::Live;
 use crate::outage::{News, Outage};
 
-/// An observer that makes [`tracing`] spans for acquisitions and holds, and log lines for what goes wrong.
+/// An observer that makes [`tracing`] spans for acquisitions and holds, and log lines for troubles and their ends.
 ///
 /// | span | parent | how long |
 /// | --- | --- | --- |
@@ -33,7 +33,7 @@ use crate::outage::{News, Outage};
 /// | the driver is late, the clock jumps, a renewal leaves late | `WARN` |
 /// | a node of a quorum is kept out, or is back | `WARN`, `INFO` |
 ///
-/// An outage begins with a renewal that fails, and ends with one that succeeds while no other lease fails. However many
+/// An outage begins with a failed renewal. It ends with a successful renewal when no lease fails any more. However many
 /// leases fail in between, there is one line for the beginning and one for the end.
 ///
 /// All spans have the level `INFO` and the target `lock`. While no subscriber wants them, they cost next to nothing.
@@ -102,7 +102,8 @@ impl Observer for Traces {
 
     fn acquire_ended(&self, event: &AcquireEnded<'_>) {
         let Some(acquiring) = self.acquiring.remove(&event.id) else { return };
-        // The wait ends here. The whole may live on in the caller's next event.
+        // The span of the wait ends here. The span of the acquisition may live on in the next event
+        // of the caller.
         let whole = acquiring.whole.clone();
         drop(acquiring);
         whole.record("outcome", event.outcome.name());
@@ -116,7 +117,7 @@ impl Observer for Traces {
         }
         let AcquireEnd::Granted { entered, .. } = event.outcome else { return };
         whole.record("entered", entered.name());
-        // An upgrade goes on with the hold that there is.
+        // An upgrade goes on with the hold and the span of the reader.
         if entered != Entered::Upgraded {
             self.acquiring.insert(event.id, Acquiring { whole, wait: OnceLock::new() });
         }

@@ -13,15 +13,15 @@ lock-chaos replay SEED [--times N] [--jobs N]  the run of one seed again
 lock-chaos show SEED                           what happens in that run
 lock-chaos soak MINUTES [--seed N]             the same workers over each deployment, and what they leak
 
-With --takeovers, run, replay and show are about clusters, and servers that sentinels watch. With --primitives
-mutex,stored the workers of run and replay use these primitives alone.";
+With --takeovers, run, replay and show are about clusters, and servers that sentinels watch; with --others, about
+PostgreSQL and etcd; with --members, about three members of a cluster of etcd; with --quorums, about quorums of 3 and 5 servers. With --primitives mutex,stored the workers of run and replay use these primitives alone.";
 
 /// Runs one seed after another, until the time is over.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let (minutes, options) = Options::parse(args)?;
     some(minutes, "minutes")?;
     let suite = Suite::from_seed(options.seed.unwrap_or_else(Random::fresh_seed));
-    let suite = suite.of_takeovers(options.takeovers);
+    let suite = options.over.map_or(suite.clone(), |over| suite.over(over));
     let suite = suite.time(Duration::from_secs(60 * minutes)).jobs(options.jobs);
     conclude(suite.run(&cast(options.primitives)?, told))
 }
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 pub(crate) fn replay(args: &[String]) -> Result<(), String> {
     let (seed, options) = Options::parse(args)?;
     some(options.times, "times")?;
-    let suite = Suite::from_seed(seed).of_takeovers(options.takeovers);
+    let suite = Suite::from_seed(seed);
+    let suite = options.over.map_or(suite.clone(), |over| suite.over(over));
     let suite = suite.jobs(options.jobs.min(options.times as usize));
     conclude(suite.repeat(options.times, &cast(options.primitives)?, told))
 }
@@ -38,8 +39,8 @@ pub(crate) fn replay(args: &[String]) -> Result<(), String> {
 /// Prints the plan of a seed.
 pub(crate) fn show(args: &[String]) -> Result<(), String> {
     let (seed, options) = Options::parse(args)?;
-    let plan = if options.takeovers { Suite::takeover } else { Suite::plan };
-    print!("{}", plan(seed));
+    let over = |deployments| Suite::plan_over(seed, deployments);
+    print!("{}", options.over.map_or_else(|| Suite::plan(seed), over));
     Ok(())
 }
 
@@ -97,15 +98,14 @@ struct Options {
     seed: Option<u64>,
     jobs: usize,
     times: u64,
-    takeovers: bool,
+    over: Option<&'static [Deployment]>,
     primitives: Option<String>,
 }
 
 impl Options {
     /// A number, and the text after it.
     fn parse(args: &[String]) -> Result<(u64, Self), String> {
-        let mut options =
-            Self { seed: None, jobs: 2, times: 1, takeovers: false, primitives: None };
+        let mut options = Self { seed: None, jobs: 2, times: 1, over: None, primitives: None };
         let mut args = args.iter();
         let number = |word: Option<&String>| -> Result<u64, String> {
             let word = word.ok_or(HELP)?;
@@ -113,8 +113,15 @@ impl Options {
         };
         let first = number(args.next())?;
         while let Some(name) = args.next() {
-            if name == "--takeovers" {
-                options.takeovers = true;
+            let over: Option<&[_]> = match name.as_str() {
+                "--takeovers" => Some(&Deployment::FAIL_OVER),
+                "--others" => Some(&Deployment::OTHERS),
+                "--members" => Some(&[Deployment::Members]),
+                "--quorums" => Some(&[Deployment::Quorum(3), Deployment::Quorum(5)]),
+                _ => None,
+            };
+            if over.is_some() {
+                options.over = over;
                 continue;
             }
             if name == "--primitives" {

@@ -1,11 +1,12 @@
 //! The execution of one step.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::millis;
 use super::takeover::Takeover;
+use super::{elsewhere, millis};
 use crate::DataCopy;
-use crate::chaos::stage::{Link, Node, Returns, Stage};
+use crate::chaos::stage::{Link, Node, Other, Returns, Stage};
 use crate::chaos::{Fault, How, Mischief, Step, Victim};
 
 /// One step during its execution.
@@ -53,6 +54,7 @@ impl<'a> Act<'a> {
 
     pub(super) fn begin(&mut self) {
         match self.step.fault.victim() {
+            Victim::Server if self.is_elsewhere() => self.others(elsewhere::begin),
             Victim::Server => self.begin_servers(),
             Victim::Link => {
                 self.links(|link| link.begin(self.number, self.step.fault, self.step.how));
@@ -61,6 +63,9 @@ impl<'a> Act<'a> {
             }
             Victim::Worker => self.begin_workers(),
             Victim::Memory => self.begin_memory(),
+            Victim::Part if self.is_elsewhere() => {
+                self.effective = elsewhere::pass_lead(self.stage.others());
+            }
             Victim::Part => self.effective = self.takeover.begin(self.stage, self.number),
         }
     }
@@ -85,6 +90,12 @@ impl<'a> Act<'a> {
 
     pub(super) fn again(&mut self) {
         let step = self.step;
+        if step.fault.victim() == Victim::Server && self.is_elsewhere() {
+            if !self.effective || step.fault == Fault::KillClients {
+                self.others(elsewhere::again);
+            }
+            return;
+        }
         match step.fault {
             Fault::KillStale => {
                 self.each(|_, node| {
@@ -122,6 +133,7 @@ impl<'a> Act<'a> {
     pub(super) fn end(&mut self) {
         let step = self.step;
         match step.fault.victim() {
+            Victim::Server if self.is_elsewhere() => self.others(elsewhere::end),
             Victim::Server => self.end_servers(),
             Victim::Link => self.links(|link| link.end(self.number)),
             Victim::Worker => {
@@ -141,6 +153,7 @@ impl<'a> Act<'a> {
             }
             Victim::Memory if step.fault == Fault::StoreFails => self.mischief(false),
             Victim::Memory => {}
+            Victim::Part if self.is_elsewhere() => {}
             Victim::Part => self.takeover.end(self.stage, self.number),
         }
     }
@@ -288,6 +301,23 @@ impl<'a> Act<'a> {
             }
         });
         self.effective = true;
+    }
+
+    /// Whether the servers are of another kind than Redis.
+    fn is_elsewhere(&self) -> bool {
+        !self.stage.others().is_empty()
+    }
+
+    /// Applies a deed to all servers at once, which are of another kind than Redis. It says whether anything was done.
+    fn others(&mut self, act: fn(&Other, Fault) -> bool) {
+        let (step, done) = (self.step, AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for &server in &step.servers {
+                let (other, done) = (&self.stage.others()[server], &done);
+                scope.spawn(move || done.fetch_or(act(other, step.fault), Ordering::Relaxed));
+            }
+        });
+        self.effective |= done.into_inner();
     }
 
     fn servers(&self) -> impl Iterator<Item = &'a Node> + use<'a> {

@@ -1,6 +1,7 @@
 //! Executes a plan.
 
 mod act;
+mod elsewhere;
 mod takeover;
 
 use std::path::Path;

@@ -33,6 +33,8 @@ pub(super) fn plan(seed: u64, scope: &Scope) -> Plan {
 pub(super) fn quiet(seed: u64, deployment: Deployment, random: &mut Random) -> Plan {
     // Short leases are lost in more ways within a run.
     let ttl = Duration::from_millis(*random.pick(&[600, 800, 1_000, 1_000, 2_000, 4_000]));
+    // etcd has no shorter ones.
+    let ttl = if deployment.is_etcd() { ttl.max(millis(2_000)) } else { ttl };
     Plan {
         seed,
         deployment,

@@ -124,10 +124,21 @@ impl Fault {
             (Part, _) => match self {
                 Self::PartitionPrimary => deployment.is_watched(),
                 Self::MoveSlot => deployment == Deployment::Cluster,
+                Self::FailOver if deployment == Deployment::Members => true,
                 _ => deployment.fails_over(),
             },
             (Server, _) if deployment.fails_over() => self == Self::FlushScripts,
             (Link, _) if deployment.fails_over() => false,
+            (Server, Deployment::Postgres) => {
+                matches!(self, Self::KillKept | Self::StopServer | Self::Flush | Self::KillClients)
+            }
+            (Server, Deployment::Etcd) => {
+                matches!(self, Self::KillKept | Self::KillEmpty | Self::StopServer | Self::Flush)
+            }
+            // A member without its data cannot come back, and what one member deletes is gone in all.
+            (Server, Deployment::Members) => matches!(self, Self::KillKept | Self::StopServer),
+            // A link knows the requests of Redis alone.
+            (Link, _) if deployment.is_other() => self != Self::Duplicate,
             (Server | Link, _) => deployment != Deployment::Memory,
         }
     }

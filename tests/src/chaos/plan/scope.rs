@@ -70,6 +70,11 @@ impl Scope {
         Self { faults: faults.to_vec(), each: false, ..self }
     }
 
+    /// Each of these faults once.
+    pub fn each_of(self, faults: &[Fault]) -> Self {
+        Self { faults: faults.to_vec(), steps: faults.len(), each: true, ..self }
+    }
+
     /// This many steps.
     pub fn steps(self, steps: usize) -> Self {
         Self { steps, each: false, ..self }

@@ -33,6 +33,9 @@ const REST: Duration = Duration::from_secs(30);
 /// messages.
 const CONNECTIONS: usize = 4;
 
+/// Four for verbs, one for renewals, and one that listens.
+const CONNECTIONS_TO_POSTGRES: usize = 6;
+
 /// Executes a plan, and returns the report. Takes the time of the plan and of the recovery.
 ///
 /// # Panics
@@ -68,13 +71,32 @@ pub fn run(plan: &Plan, cast: &Cast) -> Report {
 
 /// The terms of the plan.
 fn terms(plan: &Plan) -> Terms {
-    let mut terms = Terms::new(plan.deployment, plan.ttl);
+    let mut terms = Terms::new(plan.deployment, longest_lease(plan));
     terms.max_ttl = plan.max_ttl;
     terms.wait_limit = plan.wait_limit;
     terms.request = request(plan);
     terms.traffic = TRAFFIC * plan.workers * plan.tasks as usize;
     terms.overtakes = plan.fair.then(|| Terms::fair_overtakes(plan.workers, plan.tasks as usize));
     terms
+}
+
+/// How long a lease lives in the store at most.
+fn longest_lease(plan: &Plan) -> Duration {
+    /// How late etcd ends a lease, or notices that a client has gone.
+    const LATE: Duration = Duration::from_secs(4);
+    /// How long a cluster may have no leader. The next one gives each lease its whole time again.
+    const ELECTION: Duration = Duration::from_secs(2);
+
+    match plan.deployment {
+        // It counts whole seconds.
+        Deployment::Etcd | Deployment::Members => {
+            let whole = Duration::from_secs(plan.ttl.as_secs_f64().ceil() as u64);
+            let election =
+                if plan.deployment == Deployment::Members { ELECTION } else { Duration::ZERO };
+            whole + LATE + election
+        }
+        _ => plan.ttl,
+    }
 }
 
 /// The longest time until a request is answered or given up.
@@ -89,6 +111,8 @@ fn request(plan: &Plan) -> Duration {
         // A memory backend that hangs answers when it is healed.
         Deployment::Memory => plan.steps.iter().map(|step| step.lasts).max().unwrap_or_default(),
         Deployment::Redis | Deployment::Plain => 2 * ANSWER,
+        // The limit of the workers, which counts the time to connect.
+        Deployment::Postgres | Deployment::Etcd | Deployment::Members => 2 * ANSWER,
         Deployment::Quorum(_) => ROUNDS * plan.node_timeout,
         // A request that no server ran is sent again for as long as it may take.
         Deployment::Cluster
@@ -197,7 +221,11 @@ fn later_tasks(deployment: Deployment) -> u64 {
 
 /// The remains on the servers when no lease can be left.
 fn left(stage: &Stage, terms: &Terms) -> Left {
-    let allowed = CONNECTIONS * stage.plan().workers;
+    let each = match stage.plan().deployment {
+        Deployment::Postgres => CONNECTIONS_TO_POSTGRES,
+        _ => CONNECTIONS,
+    };
+    let allowed = each * stage.plan().workers;
     let deadline = Instant::now() + terms.ttl + terms.slack;
     loop {
         let remains = stage.remains();

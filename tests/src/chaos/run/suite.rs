@@ -30,13 +30,13 @@ pub struct Suite {
     runs: Option<u64>,
     time: Option<Duration>,
     jobs: usize,
-    takeovers: bool,
+    over: Option<&'static [Deployment]>,
 }
 
 impl Suite {
     /// Starts with the run of this seed.
     pub fn from_seed(first: u64) -> Self {
-        Self { first, runs: None, time: None, jobs: 2, takeovers: false }
+        Self { first, runs: None, time: None, jobs: 2, over: None }
     }
 
     /// The plan that belongs to a seed, in every suite.
@@ -44,14 +44,14 @@ impl Suite {
         Plan::draw(seed, &Scope::turn(seed as usize, FAULTS))
     }
 
-    /// The plan that belongs to a seed over the deployments in which another server takes over.
-    pub fn takeover(seed: u64) -> Plan {
-        Plan::draw(seed, &Scope::default().over(&Deployment::FAIL_OVER).steps(FAULTS))
+    /// The plan that belongs to a seed over these deployments.
+    pub fn plan_over(seed: u64, deployments: &[Deployment]) -> Plan {
+        Plan::draw(seed, &Scope::default().over(deployments).steps(FAULTS))
     }
 
-    /// Over the deployments in which another server takes over, instead of the others.
-    pub fn of_takeovers(self, takeovers: bool) -> Self {
-        Self { takeovers, ..self }
+    /// Over these deployments, instead of [those](Deployment::ALL) whose servers keep their parts.
+    pub fn over(self, deployments: &'static [Deployment]) -> Self {
+        Self { over: Some(deployments), ..self }
     }
 
     /// So many runs.
@@ -96,8 +96,10 @@ impl Suite {
             if is_over {
                 return;
             }
-            let draw = if self.takeovers { Self::takeover } else { Self::plan };
-            let plan = draw(seed(number));
+            let plan = match self.over {
+                Some(deployments) => Self::plan_over(seed(number), deployments),
+                None => Self::plan(seed(number)),
+            };
             let mut report = run(&plan, cast);
             // Usually the machine was too late, and is not the next time.
             for _ in 0..AGAIN {
@@ -163,10 +165,10 @@ impl Summary {
 
     /// The faults that occurred over each deployment, of all possible ones.
     pub fn coverage(&self) -> (usize, usize) {
-        let of_takeovers = self.seen.iter().any(|(over, _)| {
-            Deployment::FAIL_OVER.iter().any(|deployment| deployment.to_string() == *over)
-        });
-        let all = if of_takeovers { &Deployment::FAIL_OVER[..] } else { &Deployment::ALL[..] };
+        let sets = [&Deployment::FAIL_OVER[..], &Deployment::OTHERS[..]];
+        let is_seen = |it: &Deployment| self.seen.iter().any(|(over, _)| it.to_string() == *over);
+        let all = sets.into_iter().find(|set| set.iter().any(is_seen));
+        let all = all.unwrap_or(&Deployment::ALL);
         let can = |fault: &Fault| all.iter().filter(|over| fault.can_befall(**over)).count();
         (self.seen.len(), Fault::ALL.iter().map(can).sum())
     }

@@ -1,10 +1,11 @@
 //! The link from a worker to a server, and its faults.
 
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::chaos::{Fault, How};
-use crate::{Direction, Proxy, RedisServer};
+use crate::{Direction, Proxy};
 
 const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
@@ -29,8 +30,8 @@ struct Weather {
 }
 
 impl Link {
-    pub(super) fn before(server: &RedisServer) -> Self {
-        Self { proxy: Proxy::before(server), faults: Mutex::default() }
+    pub(super) fn before(server: SocketAddr) -> Self {
+        Self { proxy: Proxy::start(server), faults: Mutex::default() }
     }
 
     /// The proxy of the link.

@@ -2,6 +2,7 @@
 
 mod link;
 mod node;
+mod other;
 mod post;
 mod remains;
 mod rights;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 pub use link::Link;
 pub use node::Node;
+pub use other::Other;
 pub use post::{Post, Stood};
 pub use remains::Remains;
 pub use site::Site;
@@ -20,7 +22,7 @@ pub(in crate::chaos) use node::Returns;
 
 use super::resource::Resource;
 use super::{Deployment, Plan};
-use crate::{Worker, WorkerBuilder};
+use crate::{RedisServer, Worker, WorkerBuilder};
 
 /// The kind of the workers.
 #[derive(Clone, Debug)]
@@ -41,6 +43,7 @@ pub struct Stage {
     // Workers end before the things they use.
     posts: Vec<Post>,
     nodes: Vec<Node>,
+    others: Vec<Other>,
     site: Option<Site>,
     resource: Resource,
 }
@@ -57,7 +60,9 @@ impl Stage {
             Err(error) => panic!("no resource in {}: {error}", folder.display()),
         };
         let site = Site::start(plan.deployment, cast.flaw.is_some());
-        let servers = if site.is_some() { 0 } else { plan.deployment.servers() };
+        let others = Other::start(plan.deployment);
+        let elsewhere = site.is_some() || !others.is_empty();
+        let servers = if elsewhere { 0 } else { plan.deployment.servers() };
         let nodes = started(servers, || Node::start(plan.deployment, cast.flaw.is_some()));
         if matches!(plan.deployment, Deployment::Quorum(_)) {
             init(&nodes, plan);
@@ -74,17 +79,20 @@ impl Stage {
                 .map(|number| {
                     let linked = site.as_ref().map_or(&[][..], Site::linked).iter();
                     let linked = linked.chain(nodes.iter().map(Node::server));
+                    let linked =
+                        linked.map(RedisServer::addr).chain(others.iter().map(Other::addr));
                     let links: Vec<_> = linked.map(Link::before).collect();
-                    let urls = match &site {
-                        Some(site) => vec![site.url(&links)],
-                        None => links.iter().map(|link| url(deployment, link)).collect(),
+                    let urls = match (&site, others.first()) {
+                        (Some(site), _) => vec![site.url(&links)],
+                        (_, Some(other)) => vec![other.url_through(&links)],
+                        _ => links.iter().map(|link| url(deployment, link)).collect(),
                     };
                     let options = options(plan, folder, cast);
                     Post::fill(format!("w{number}"), links, urls, options, None)
                 })
                 .collect(),
         };
-        Self { plan: plan.clone(), posts, nodes, site, resource }
+        Self { plan: plan.clone(), posts, nodes, others, site, resource }
     }
 
     /// The plan for which it was set.
@@ -95,6 +103,11 @@ impl Stage {
     /// The servers.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// The servers, if they are of another kind than Redis.
+    pub(in crate::chaos) fn others(&self) -> &[Other] {
+        &self.others
     }
 
     /// The servers of a deployment in which another server takes over.
@@ -191,6 +204,7 @@ impl Stage {
     /// The processes of servers and workers that run.
     pub(in crate::chaos) fn processes(&self) -> Vec<u32> {
         let servers = self.nodes.iter().filter_map(Node::process);
+        let servers = servers.chain(self.others.iter().filter_map(Other::process));
         let site = self.site.iter().flat_map(Site::processes);
         servers.chain(site).chain(self.posts.iter().filter_map(Post::process)).collect()
     }
@@ -202,7 +216,9 @@ impl Stage {
     /// If a server does not answer.
     pub fn remains(&self) -> Vec<Remains> {
         let site = self.site.iter().flat_map(Site::keepers);
-        self.nodes.iter().map(Node::server).chain(site).map(Remains::on).collect()
+        let servers = self.nodes.iter().map(Node::server).chain(site).map(Remains::on);
+        // Each member of a cluster knows all.
+        servers.chain(self.others.first().map(Other::remains)).collect()
     }
 }
 

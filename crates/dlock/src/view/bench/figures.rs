@@ -1,4 +1,4 @@
-//! The main figures of a store. Each is measured for a part of the time.
+//! The main figures of a store. Each figure has a part of the time.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -15,14 +15,14 @@ use super::unit::Unit;
 /// How many tasks contend, or have a key each.
 pub(super) const TASKS: usize = 64;
 
-/// What was measured of one kind of work.
+/// The figure of one kind of work.
 #[derive(Debug)]
 pub(super) struct Figure {
-    /// What it is, in a few words.
+    /// The kind of work, in a few words.
     pub(super) name: String,
-    /// How often it was done in a second.
+    /// How often per second the work ended.
     pub(super) per_second: f64,
-    /// How long it took.
+    /// How long each work took.
     pub(super) times: Times,
 }
 
@@ -32,13 +32,13 @@ impl Figure {
         Self { name: name.into(), per_second, times }
     }
 
-    /// The time between two ends of this work, in so many times that of the unit.
+    /// The time between two ends of this work, in units.
     pub(super) fn in_units(&self, unit: &Self) -> f64 {
         unit.per_second / self.per_second
     }
 }
 
-/// The time in which a figure is measured, after a time in which nothing is counted.
+/// The time in which a figure counts work, after a time of warming up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     begin: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// A window that ends so much later. A fifth of the time is for warming up.
+    /// A window that ends after this time. A fifth of the time is for warming up.
     pub(super) fn of(length: Duration) -> Self {
         let now = Instant::now();
         Self { begin: now + length / 5, end: now + length }
@@ -60,7 +60,7 @@ impl Window {
         Instant::now() >= self.end
     }
 
-    /// Counts work that began at this time and is done now.
+    /// Counts work that began at `began` and ends now.
     fn count(self, times: &mut Times, began: Instant) {
         let now = Instant::now();
         if now >= self.begin && now < self.end {

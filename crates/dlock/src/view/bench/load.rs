@@ -10,10 +10,10 @@ use lock_sync::{LockError, LockGuard, Locks};
 use super::Failure;
 use super::times::Times;
 
-/// What each client is to do.
+/// What the clients do.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// How many requests there are, of all clients together.
+    /// The number of requests by all clients together.
     pub(super) requests: u64,
     /// How long the holder works.
     pub(super) sleep: Duration,
@@ -23,19 +23,19 @@ pub(super) struct Plan {
     pub(super) names: Vec<String>,
 }
 
-/// What all clients together met with.
+/// The results of all clients together.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) acquiring: Times,
     pub(super) working: Times,
     pub(super) releasing: Times,
-    /// Holders that came to the end of their work with a valid lease.
+    /// Holders that finished their work with a valid lease.
     pub(super) passes: u64,
-    /// Waits that came to their limit.
+    /// Waits that reached their limit.
     pub(super) timeouts: u64,
-    /// Leases that were lost while their holder worked or released.
+    /// Leases that were lost while their holder worked or released the lock.
     pub(super) losses: u64,
-    /// Requests that failed otherwise.
+    /// Requests that failed in another way.
     pub(super) errors: u64,
     /// The first of these failures.
     pub(super) first_error: Option<String>,
@@ -68,7 +68,7 @@ impl Outcome {
     }
 }
 
-/// Runs the plan, and calls `progress` with the number of requests that are done. Returns how long it took.
+/// Runs the plan, and calls `progress` with the number of finished requests. Returns how long the run took.
 pub(super) async fn run(
     clients: Vec<Locks>,
     plan: Plan,
@@ -152,7 +152,7 @@ mod tests {
         );
         let counts = [&outcome.acquiring, &outcome.working, &outcome.releasing].map(Times::count);
         assert_eq!(counts, [23; 3]);
-        // Two locks: the holders of one of them work one after another.
+        // There are two locks, and the holders of one lock work one after another.
         assert!(took >= Duration::from_micros(100 * 23 / 2), "{took:?}");
     }
 

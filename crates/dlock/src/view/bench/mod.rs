@@ -1,4 +1,4 @@
-//! `dlock bench` and `dlock bench load`: what a store carries.
+//! `dlock bench` and `dlock bench load`: how fast a store is.
 
 mod figures;
 mod load;
@@ -29,45 +29,45 @@ use crate::view::shown::{Table, number, time};
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     what: Option<What>,
-    /// The time for all figures together, in seconds.
+    /// The time for all figures together, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "25", value_parser = seconds)]
     seconds: Duration,
-    /// Where the picture goes.
+    /// The file for the picture
     #[arg(long, value_name = "FILE", default_value = "dlock-bench.svg")]
     svg: PathBuf,
-    /// Draw no picture.
+    /// Draw no picture
     #[arg(long, conflicts_with = "svg")]
     no_svg: bool,
-    /// Print JSON.
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Load one lock or several with many clients, and time acquiring, working and releasing
+    /// Load one lock or several with many clients, and time the parts of each request
     Load(LoadArgs),
 }
 
 /// The load.
 #[derive(Debug, clap::Args)]
 struct LoadArgs {
-    /// How many clients there are. Each has connections of its own.
+    /// The number of clients; each has connections of its own
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
-    /// How many requests all clients make together.
+    /// The number of requests of all clients together
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
-    /// How long a holder works, in seconds.
+    /// The time that a holder works, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     sleep: Duration,
-    /// How long a client waits for the lock, in seconds.
+    /// The longest wait of a client for the lock, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     timeout: Duration,
-    /// Over how many locks the requests are spread.
+    /// The number of locks that the requests take in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     locks: u32,
-    /// Print JSON.
+    /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
@@ -172,7 +172,8 @@ async fn all_figures(
         Window::of(args.seconds / 5)
     };
     let window = step(unit.name());
-    // By tasks, as in an app: the thread that waits for all of them would be woken by another thread.
+    // The work runs in tasks, as in an app. A future in `block_on` would need another thread to wake it, which takes
+    // time.
     let mut figures = vec![task(figures::unit(unit, window)).await?];
     let mut add = |name: String, times: Times, window: Window| {
         figures.push(Figure::new(name, times, window.length()));
@@ -260,7 +261,7 @@ async fn run_load(args: LoadArgs, url: &str) -> Result<(String, bool), Failure> 
         clients.push(lock_any::connect(url).await?);
     }
     let prefix = prefix()?;
-    // So that no time of the load is that of a connection which opens.
+    // Opens the connections, so that the times of the load do not include this.
     let free = format!("{prefix}/free");
     try_join_all(clients.iter().map(|locks| locks.inspect(free.as_str()))).await?;
     let names = (0..args.locks).map(|number| format!("{prefix}/{number}")).collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The longest time that counts in full, in nanoseconds: an hour. Longer times count as an hour.
+/// The longest time that the histogram tells from longer times: an hour, in nanoseconds.
 const MOST: u64 = 3_600_000_000_000;
 
 /// A histogram of times, exact to one per cent.
@@ -13,7 +13,7 @@ pub(super) struct Times(Histogram<u64>);
 
 impl Times {
     pub(super) fn new() -> Self {
-        // The bounds are those that the crate accepts.
+        // The crate accepts these bounds.
         Self(
             Histogram::new_with_bounds(1, MOST, 2).unwrap_or_else(|_| unreachable!("fixed bounds")),
         )
@@ -32,7 +32,7 @@ impl Times {
         self.0.len()
     }
 
-    /// The time that this share of the times does not exceed; zero if there is none.
+    /// The time that this share of the times does not exceed; zero if there are no times.
     pub(super) fn quantile(&self, share: f64) -> Duration {
         let nanos = if self.0.is_empty() { 0 } else { self.0.value_at_quantile(share) };
         Duration::from_nanos(nanos.min(self.0.max()))

@@ -17,13 +17,13 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(super) enum Unit {
     /// `PING`, to one server of Redis, on a bare socket: a client library would add time of its own.
     Ping(TcpStream),
-    /// A look at a lock that is free, to any other store.
+    /// An inspection of a free lock, for all other stores.
     Look(AnyBackend, Key),
 }
 
 impl Unit {
-    /// The unit of the store that the URL names. A bare client can ask one server; it knows no TLS, no quorum, no cluster
-    /// and no sentinels.
+    /// The unit of the store that the URL names. The bare client can ask one server. It knows no TLS, no quorum, no
+    /// cluster and no sentinels.
     pub(super) async fn of(url: &str, store: AnyBackend, free: Key) -> Result<Self, Error> {
         let is_one_server = ["redis://", "valkey://"].iter().any(|it| url.starts_with(it));
         if is_one_server && let Ok(Ok(socket)) = tokio::time::timeout(LIMIT, connect(url)).await {

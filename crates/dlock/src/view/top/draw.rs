@@ -1,4 +1,4 @@
-//! The screen of `dlock top`: draws a model, and changes nothing but how many lines fit.
+//! The screen of `dlock top`: draws a model, and sets how many lines of the model fit.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ const HELP: [&str; 11] = [
     "LOST      leases that ran out after a late renewal",
 ];
 
-/// What the screen shows beside the model.
+/// What the screen shows apart from the model.
 #[derive(Debug, Default)]
 pub(super) struct Around {
     /// The store, without credentials.
     pub(super) store: String,
     pub(super) focus: Focus,
     pub(super) is_paused: bool,
-    /// What came of the last request, if that is to be shown.
+    /// The outcome of the last request, while the screen shows it.
     pub(super) message: Option<String>,
     pub(super) has_colors: bool,
 }
@@ -172,7 +172,7 @@ fn selected(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let holders = row.seen.holders.iter().map(|holder| format!("holds  {holder}"));
     let waiters = row.seen.waiters.iter().map(|waiter| format!("waits  {waiter}"));
     let room = usize::from(DETAILS - 2);
-    // The waiters keep two lines of the room, if there are any.
+    // If there are waiters, they keep two lines of the room.
     let of_waiters = row.seen.waiters.len().min(2);
     let mut lines: Vec<_> = holders.take(room - of_waiters).collect();
     let left = room - lines.len();

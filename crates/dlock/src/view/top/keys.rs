@@ -5,7 +5,7 @@ use lock_core::Key;
 
 use super::model::Model;
 
-/// What the keys are for at the moment.
+/// The part of the screen that takes the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Focus {
     /// The table.
@@ -19,10 +19,10 @@ pub(super) enum Focus {
     Help,
 }
 
-/// What the program is to do.
+/// What the program does after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// Nothing but to draw.
+    /// Draw.
     Draw,
     /// Stop or start looking at the store.
     Pause,
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!((model.filter.as_str(), model.shown()), ("bq", 0));
         type_in(&mut model, &mut focus, &[KeyCode::Backspace, KeyCode::Enter]);
         assert_eq!((model.filter.as_str(), model.shown(), &focus), ("b", 2, &Focus::Table));
-        // The first Esc takes the filter away, the second one leaves.
+        // The first Esc removes the filter, and the second one leaves.
         assert_eq!(type_in(&mut model, &mut focus, &[KeyCode::Esc]), Act::Draw);
         assert_eq!(model.shown(), 3);
         assert_eq!(type_in(&mut model, &mut focus, &[KeyCode::Esc]), Act::Quit);

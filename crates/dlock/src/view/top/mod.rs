@@ -44,7 +44,7 @@ pub(crate) struct Top {
     pub(crate) store: String,
     pub(crate) prefix: String,
     pub(crate) interval: Duration,
-    /// At how many keys to look in an interval.
+    /// How many keys to look at in an interval.
     pub(crate) keys: u32,
     pub(crate) requester: Requester,
     pub(crate) has_colors: bool,
@@ -60,7 +60,7 @@ pub(crate) async fn run(top: Top) -> io::Result<Option<i32>> {
         (ended, session.audits)
     };
     drop(screen);
-    // On the screen they would have been lost.
+    // Only now, because the screen would hide these lines.
     for line in audits {
         audit::show(&line);
     }
@@ -72,7 +72,7 @@ pub(crate) fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// What came of a forced release, and the audit line.
+/// The outcome of a forced release, and the audit line.
 type Released = (Key, Result<(u64, String), Error>);
 
 /// The state between two events.
@@ -83,7 +83,7 @@ struct Session {
     wish: watch::Sender<Wish>,
     releases: FuturesUnordered<BoxFuture<'static, Released>>,
     audits: Vec<String>,
-    /// Whether the screen shows what the store has shown first.
+    /// Whether the screen shows the first page of the store.
     has_begun: bool,
 }
 
@@ -141,7 +141,7 @@ impl Session {
         ended
     }
 
-    /// Something happened at the terminal. Returns whether to draw; nothing if the user leaves.
+    /// Something happened at the terminal. Returns whether to draw, or `None` if the user leaves.
     fn react(&mut self, event: Event, top: &Top) -> Option<bool> {
         match event {
             Event::Key(key) if key.kind == KeyEventKind::Press => {
@@ -167,13 +167,13 @@ impl Session {
         true
     }
 
-    /// Tells the walk what to look at.
+    /// Tells the walk which locks to look at out of turn.
     fn wish(&mut self) {
         let wish = Wish { hot: self.model.hot(), is_paused: self.around.is_paused };
         self.wish.send_replace(wish);
     }
 
-    /// The store has answered. Returns whether to draw at once: the next tick draws the rest.
+    /// The store has answered. Returns whether to draw at once. Otherwise the next tick draws.
     fn hear(&mut self, news: News) -> bool {
         let now = Instant::now();
         match news {

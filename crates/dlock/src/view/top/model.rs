@@ -1,4 +1,4 @@
-//! What `dlock top` knows and shows: pure, without a terminal and without a store.
+//! The locks that `dlock top` knows and shows: pure, without a terminal and without a store.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,23 +7,23 @@ use lock_core::{Inspection, Key, Listed};
 
 use super::row::{Change, Row};
 
-/// How many locks are looked at out of turn in one tick, at most.
+/// The largest number of locks that one tick looks at out of turn.
 const HOT: usize = 64;
 /// The time over which the sums count turns.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// All locks that were seen, and the way in which they are shown.
+/// All locks that `top` has seen, and how it shows them.
 #[derive(Debug)]
 pub(super) struct Model {
     rows: HashMap<Key, Row>,
-    /// The locks that match the filter, in the order in which they are shown.
+    /// The locks that match the filter, in the order on the screen.
     order: Vec<Key>,
     pub(super) sort: Sort,
     pub(super) reversed: bool,
     pub(super) filter: String,
     /// The selected lock stays selected while others come and go.
     selected: Option<Key>,
-    /// The first line of the table that is shown.
+    /// The number of the first lock on the screen.
     pub(super) offset: usize,
     /// How many locks fit on the screen.
     pub(super) page: usize,
@@ -34,7 +34,7 @@ pub(super) struct Model {
     round_began: Instant,
     pub(super) now: Instant,
     pub(super) losses: u64,
-    /// The looks that found new holders, of the last seconds.
+    /// The looks of the last seconds that found new holders.
     turns: Vec<(Instant, u64)>,
     /// Where the next choice among the hot locks begins.
     hot_from: usize,
@@ -43,7 +43,8 @@ pub(super) struct Model {
 /// The order of the locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// The locks with the most waiters first; among them those that are waited for the longest.
+    /// The locks with the most waiters first; among equals, the lock that has had waiters for the
+    /// longest time.
     #[default]
     Waiting,
     /// The locks whose tokens advance the fastest first.
@@ -116,7 +117,7 @@ impl Model {
         }
     }
 
-    /// The store has shown these locks. The order is as before until the model is [arranged](Self::arrange).
+    /// The store has shown these locks. The order stays until the model is [arranged](Self::arrange).
     pub(super) fn listed(&mut self, locks: Vec<Listed>, now: Instant) {
         for lock in locks {
             self.saw(lock.key, lock.inspection, now);
@@ -140,7 +141,7 @@ impl Model {
         self.round_began = now;
     }
 
-    /// One lock, as it was seen by itself or on a page.
+    /// Notes a look at one lock, by itself or on a page.
     fn saw(&mut self, key: Key, seen: Inspection, now: Instant) {
         let is_free = seen.holding + seen.waiting == 0;
         let round = self.round;
@@ -153,7 +154,7 @@ impl Model {
             }
         };
         self.add(change, now);
-        // A lock with losses stays in the table, so that people see it.
+        // A lock with losses stays in the table, so that the user sees the losses.
         if is_free && self.rows.get(&key).is_some_and(|row| row.losses == 0) {
             self.rows.remove(&key);
         }
@@ -237,8 +238,8 @@ impl Model {
         sums
     }
 
-    /// The locks to look at out of turn: those on the screen, those that are waited for, and those whose renewal is late.
-    /// At most [`HOT`] of them; if there are more, each has its turn.
+    /// The locks to look at out of turn: the locks on the screen, with waiters, or with a late renewal. At most [`HOT`]
+    /// locks; if there are more, they take turns.
     pub(super) fn hot(&mut self) -> Vec<Key> {
         let mut hot: Vec<Key> = self.visible().map(|(key, _)| key.clone()).take(HOT).collect();
         let is_hot = |row: &Row| row.seen.waiting > 0 || row.is_overdue();

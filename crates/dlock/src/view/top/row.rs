@@ -1,11 +1,11 @@
-//! One lock, as successive looks at it showed it.
+//! One lock, as successive looks saw it.
 
 use std::time::{Duration, Instant};
 
 use lock_core::{FencingToken, Inspection};
 
-/// Tokens that advance as fast as this do not count holders: the store forgot the counter, and went on from its clock,
-/// which counts microseconds.
+/// Tokens that advance as fast as this do not count holders: the store forgot the counter, and went on from its clock
+/// in microseconds.
 const OF_A_CLOCK: f64 = 900_000.0;
 
 /// One lock, and what changed between two looks at it.
@@ -13,23 +13,23 @@ const OF_A_CLOCK: f64 = 900_000.0;
 pub(super) struct Row {
     /// The holders and the waiters at the last look.
     pub(super) seen: Inspection,
-    /// When that was.
+    /// The time of the last look.
     pub(super) at: Instant,
     /// The walk through the store in which the lock was last seen.
     pub(super) round: u64,
-    /// Since when each look has found waiters.
+    /// The time since which each look has found waiters.
     pub(super) waited_since: Option<Instant>,
-    /// How often the holders were others than at the look before.
+    /// How often a look found other holders than the look before.
     pub(super) turns: u64,
-    /// How many leases ran out, rather than being released.
+    /// How many leases ended without a release.
     pub(super) losses: u64,
     /// By how much the fencing tokens advance in a second, smoothed.
     pub(super) tokens_per_second: f64,
-    /// The most time that each lease was seen to have left. It is about the ttl of the lease.
+    /// The longest rest of each lease at any look. It is about the ttl of the lease.
     most_left: Vec<(FencingToken, Duration)>,
 }
 
-/// What one look adds to the sums over all locks.
+/// The share of one look in the sums over all locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) turns: u64,
@@ -70,17 +70,18 @@ impl Row {
         change
     }
 
-    /// Whether a renewal is late: the lease was to be renewed when a third of its time was over, and half of it is over.
+    /// Whether a renewal is late. It is due when a third of the lease is over. It is late when half of the lease is
+    /// over.
     pub(super) fn is_overdue(&self) -> bool {
         lefts(&self.seen).any(|(token, left)| self.is_late(token, left))
     }
 
-    /// How long the lock has been waited for without a break, as far as was seen.
+    /// How long the lock has had waiters without a break, as far as the looks saw.
     pub(super) fn waited(&self, now: Instant) -> Option<Duration> {
         self.waited_since.map(|since| now.saturating_duration_since(since))
     }
 
-    /// The shortest time that is left of a lease by now.
+    /// The shortest rest of a lease at this time.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         let since = now.saturating_duration_since(self.at);
         let lefts = self.seen.holders.iter().filter_map(|holder| holder.remaining);
@@ -92,15 +93,15 @@ impl Row {
         most.is_some_and(|(_, most)| left < *most / 2)
     }
 
-    /// How many of the leases of the last look ran out. A lease that is gone was released, unless its renewal was late
-    /// and its time is over.
+    /// How many of the leases of the last look ended without a release. A lease that is gone counts as released,
+    /// unless its renewal was late and its time is over.
     fn ran_out(&self, seen: &Inspection, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.at);
         let gone = lefts(&self.seen).filter(|(token, _)| !has(seen, *token));
         gone.filter(|(token, left)| *left <= since && self.is_late(*token, *left)).count() as u64
     }
 
-    /// How many holders of the new look were not there at the last one.
+    /// How many holders of the new look the last look did not see.
     fn turns_until(&self, seen: &Inspection) -> u64 {
         let tokens = seen.holders.iter().filter_map(|holder| holder.token);
         tokens.filter(|token| !has(&self.seen, *token)).count() as u64
@@ -120,7 +121,7 @@ fn highest(seen: &Inspection) -> Option<u64> {
     seen.holders.iter().filter_map(|holder| holder.token).map(FencingToken::get).max()
 }
 
-/// By how much the highest token of a holder has advanced.
+/// By how much the highest token of all holders has advanced.
 fn advance(before: &Inspection, after: &Inspection) -> u64 {
     match (highest(before), highest(after)) {
         (Some(before), Some(after)) => after.saturating_sub(before),
@@ -144,7 +145,8 @@ mod tests {
         Inspection::new((holders, holding), (Vec::new(), waiting))
     }
 
-    /// The second of a look, tokens with the seconds left, and the number of waiters.
+    /// The second of a look, the tokens with the rests of their leases in seconds, and the number
+    /// of waiters.
     type Look<'a> = (u64, &'a [(u64, u64)], u64);
 
     /// A lock after these looks.
@@ -175,12 +177,12 @@ mod tests {
     #[test]
     fn a_lease_that_is_renewed_or_released_is_not_lost() {
         assert_eq!(after(&[(0, &[(7, 30)], 0), (9, &[(7, 21)], 0), (40, &[], 0)]).losses, 0);
-        // It was late, and then it was renewed.
+        // The renewal was late, and then came.
         assert_eq!(
             after(&[(0, &[(7, 30)], 0), (20, &[(7, 10)], 0), (21, &[(7, 30)], 0)]).losses,
             0
         );
-        // It was late, and it was released before its end.
+        // The renewal was late, and a release came before the end of the lease.
         assert_eq!(after(&[(0, &[(7, 30)], 0), (20, &[(7, 10)], 0), (25, &[], 0)]).losses, 0);
     }
 

@@ -11,13 +11,13 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// How many keys the store looks at in one step.
 const PAGE: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// How many locks are asked about at once.
+/// How many inspections run at once.
 const AT_ONCE: usize = 16;
 
-/// What a step found.
+/// The finding of a step.
 #[derive(Debug)]
 pub(super) enum News {
-    /// These locks are held or waited for. A lock that was looked at by itself may also be free.
+    /// These locks have holders or waiters. A lock from a look out of turn may also be free.
     Locks(Vec<Listed>),
     /// The walk is over, and the next one begins.
     RoundOver,
@@ -25,10 +25,10 @@ pub(super) enum News {
     Failed(Error),
 }
 
-/// What the screen asks for.
+/// The wishes of the screen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wish {
-    /// The locks to look at in each period, out of turn.
+    /// The locks to look at out of turn in each period.
     pub(super) hot: Vec<Key>,
     pub(super) is_paused: bool,
 }
@@ -36,9 +36,9 @@ pub(super) struct Wish {
 /// How much to look at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// The hot locks are looked at once in this time.
+    /// The time in which the scan looks at each hot lock once.
     pub(super) period: Duration,
-    /// At how many keys the walk looks in this time.
+    /// How many keys the walk looks at in this time.
     pub(super) keys: u32,
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn run(
 ) {
     let (steps, gap) = pace.steps();
     let mut ticks = interval(gap);
-    // After a slow answer the walk is late. It does not catch up: that would be a burst of requests.
+    // After a slow answer the walk is late. The walk does not catch up, because that would be a burst of requests.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let first = List::of(&prefix).pages_of(PAGE);
     let mut from = None;
@@ -97,7 +97,7 @@ async fn page(locks: &Locks, first: &List, from: &mut Option<Cursor>) -> Vec<New
             *from = page.next;
             news
         }
-        // The servers have changed since the last page: the walk begins anew.
+        // The servers have changed since the last page, so the walk begins anew.
         Err(error) if error.kind() == ErrorKind::InvalidConfig && from.is_some() => {
             *from = None;
             Vec::new()

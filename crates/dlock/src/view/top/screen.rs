@@ -1,17 +1,17 @@
-//! The terminal, and how it is given back.
+//! The terminal, and how `top` gives it back.
 
 use std::io;
 
 use ratatui::DefaultTerminal;
 
-/// The terminal in the mode of this program. It is as before when this value is dropped, and also after a panic.
+/// The terminal in the mode of this program. The drop of this value restores the terminal, and so does a panic.
 pub(super) struct Screen {
     pub(super) terminal: DefaultTerminal,
 }
 
 impl Screen {
     pub(super) fn open() -> io::Result<Self> {
-        // It also makes a panic restore the terminal before its message is printed.
+        // The hook restores the terminal before it prints the message of a panic.
         Ok(Self { terminal: ratatui::try_init()? })
     }
 }

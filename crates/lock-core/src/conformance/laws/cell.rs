@@ -3,7 +3,7 @@
 use futures::FutureExt;
 
 use super::super::Harness;
-use super::super::scene::{Client, Scene, in_mode};
+use super::super::scene::{Client, Held, Scene, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
 use crate::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key, Mode, Stored};
 
@@ -157,10 +157,8 @@ pub(in super::super) async fn the_holder_loads_all_that_there_is<H>(scene: Scene
 where
     H: Harness<Client: CellBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let first = scene.claim(&key)?;
-    let first_token = one.granted(&first, ttl).await?.tokens.first();
+    let Held { holder: one, other, key, ttl, held: first, grant } = scene.held().await?;
+    let first_token = grant.tokens.first();
     let cell = one.load_under(&first).await?;
     ensure!(cell.is_none(), "there should be no value, but there is {cell:?}");
     one.stores(&first, first_token, Some(b"first")).await?;
@@ -210,11 +208,9 @@ pub(in super::super) async fn storing_wakes_watchers<H>(scene: Scene<'_, H>) -> 
 where
     H: Harness<Client: CellBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
+    let Held { holder: one, other, key, held: claim, grant, .. } = scene.held().await?;
+    let token = grant.tokens.first();
     let third = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let claim = scene.claim(&key)?;
-    let token = one.granted(&claim, ttl).await?.tokens.first();
     let mut watches = Vec::new();
     for client in [&other, &third, &other] {
         watches.push((client, client.watch(&key).await?));
@@ -240,10 +236,8 @@ pub(in super::super) async fn an_erased_value_is_gone<H>(scene: Scene<'_, H>) ->
 where
     H: Harness<Client: CellBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let claim = scene.claim(&key)?;
-    let token = one.granted(&claim, ttl).await?.tokens.first();
+    let Held { holder: one, other, key, held: claim, grant, .. } = scene.held().await?;
+    let token = grant.tokens.first();
     for value in [&b"first"[..], b"second"] {
         one.stores(&claim, token, Some(value)).await?;
         other.has(&key, value).await?;
@@ -261,10 +255,8 @@ pub(in super::super) async fn storing_twice_is_no_error<H>(scene: Scene<'_, H>) 
 where
     H: Harness<Client: CellBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let claim = scene.claim(&key)?;
-    let token = one.granted(&claim, ttl).await?.tokens.first();
+    let Held { holder: one, other, key, held: claim, grant, .. } = scene.held().await?;
+    let token = grant.tokens.first();
     for value in [&b"first"[..], b"second"] {
         for client in [&one, &one, &other] {
             client.stores(&claim, token, Some(value)).await?;
@@ -278,10 +270,8 @@ pub(in super::super) async fn a_value_has_a_limit<H>(scene: Scene<'_, H>) -> Che
 where
     H: Harness<Client: CellBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let claim = scene.claim(&key)?;
-    let token = one.granted(&claim, ttl).await?.tokens.first();
+    let Held { holder: one, other, key, held: claim, grant, .. } = scene.held().await?;
+    let token = grant.tokens.first();
     let longest = vec![b'\xfe'; Cell::MAX_LEN];
     one.stores(&claim, token, Some(&longest)).await?;
     other.has(&key, &longest).await?;

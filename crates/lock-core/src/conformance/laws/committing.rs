@@ -2,7 +2,7 @@
 
 use super::super::Harness;
 use super::super::line::Waiter;
-use super::super::scene::{Client, Scene, granted, in_mode};
+use super::super::scene::{Client, Held, Scene, granted, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
 use crate::{Acquire, Cell, CellBackend, Claim, Committed, Error, ErrorKind, FencingToken};
 use crate::{Grant, Hint, Mode, Ttl, Watch};
@@ -41,10 +41,8 @@ pub(in super::super) async fn a_pushed_grant_brings_what_its_holder_would_load<H
 where
     H: Harness<Client: CellBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    let token = one.granted(&held, ttl).await?.tokens.first();
+    let Held { holder: one, other, key, ttl, held, grant } = scene.held().await?;
+    let token = grant.tokens.first();
     one.stores(&held, token, Some(b"first")).await?;
     let mut second = other.waits(scene.queued(&key, ttl)?.with_value()).await?;
     one.commits(&held, token, b"second").await?;
@@ -151,11 +149,9 @@ pub(in super::super) async fn a_commit_passes_the_key_on<H>(scene: Scene<'_, H>)
 where
     H: Harness<Client: CellBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
+    let Held { holder: one, other, key, ttl, held: claim, grant } = scene.held().await?;
+    let token = grant.tokens.first();
     let third = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let claim = scene.claim(&key)?;
-    let token = one.granted(&claim, ttl).await?.tokens.first();
     let mut watch = third.watch(&key).await?;
     third.refused(&key, ttl).await?;
     one.commits(&claim, token, b"first").await?;

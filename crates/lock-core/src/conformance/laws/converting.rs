@@ -2,9 +2,9 @@
 
 use super::super::Harness;
 use super::super::line::{Request, queued, refused};
-use super::super::scene::{Scene, granted, in_mode};
+use super::super::scene::{Client, Held, Scene, granted, in_mode};
 use super::super::verdict::{Check, ensure};
-use crate::{Acquire, AcquireOutcome, Convert, ErrorKind, Mode};
+use crate::{Acquire, AcquireOutcome, Claim, Convert, ErrorKind, Grant, Key, Mode, Ttl};
 
 pub(in super::super) async fn every_conversion_is_served<H: Harness>(scene: Scene<'_, H>) -> Check {
     let one = scene.client().await?;
@@ -37,10 +37,7 @@ pub(in super::super) async fn every_conversion_is_served<H: Harness>(scene: Scen
 }
 
 pub(in super::super) async fn a_downgrade_leaves_no_gap<H: Harness>(scene: Scene<'_, H>) -> Check {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let written = scene.claim(&key)?;
-    one.granted(&written, ttl).await?;
+    let Held { holder: one, other, key, ttl, held: written, .. } = scene.held().await?;
     let downgrade = Convert::new(written.clone(), Mode::Shared, ttl);
     // A writer is first in the queue, and must not get in between.
     let mut writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
@@ -92,15 +89,31 @@ pub(in super::super) async fn a_downgrade_lets_readers_in<H: Harness>(
     Ok(())
 }
 
-pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
-    scene: Scene<'_, H>,
-) -> Check {
+/// A key that one client holds in the upgradable mode, beside a reader of another client.
+struct Beside<B> {
+    one: Client<B>,
+    other: Client<B>,
+    key: Key,
+    ttl: Ttl,
+    upgradable: Claim,
+    reader: Claim,
+    before: Grant,
+}
+
+async fn beside<H: Harness>(scene: &Scene<'_, H>) -> Check<Beside<H::Client>> {
     let (one, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.long());
     let upgradable = in_mode(&key, Mode::Upgradable)?;
     let reader = in_mode(&key, Mode::Shared)?;
     let before = one.obtains(&upgradable, ttl).await?;
     other.obtains(&reader, ttl).await?;
+    Ok(Beside { one, other, key, ttl, upgradable, reader, before })
+}
+
+pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let Beside { one, other, key, ttl, upgradable, reader, before } = beside(&scene).await?;
     let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl);
     refused(one.ask(&upgrade).await?)?;
     one.renewed(&upgradable, ttl).await?;
@@ -120,12 +133,7 @@ pub(in super::super) async fn an_upgrade_waits_for_readers<H: Harness>(
 pub(in super::super) async fn an_upgrade_goes_before_those_in_line<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let upgradable = in_mode(&key, Mode::Upgradable)?;
-    let reader = in_mode(&key, Mode::Shared)?;
-    let before = one.obtains(&upgradable, ttl).await?;
-    other.obtains(&reader, ttl).await?;
+    let Beside { one, other, key, ttl, upgradable, reader, before } = beside(&scene).await?;
     let mut writer = other.waits(queued(&key, Mode::Exclusive, ttl)?).await?;
     let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
     let mut upgrade = one.waits(upgrade).await?;
@@ -148,12 +156,7 @@ pub(in super::super) async fn an_upgrade_goes_before_those_in_line<H: Harness>(
 pub(in super::super) async fn a_waiting_upgrade_keeps_its_lease<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let upgradable = in_mode(&key, Mode::Upgradable)?;
-    let reader = in_mode(&key, Mode::Shared)?;
-    one.obtains(&upgradable, ttl).await?;
-    other.obtains(&reader, ttl).await?;
+    let Beside { one, other, key, ttl, upgradable, .. } = beside(&scene).await?;
     let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
     let mut upgrade = one.waits(upgrade).await?;
     one.renewed(&upgradable, ttl).await?;
@@ -200,12 +203,7 @@ pub(in super::super) async fn an_upgrade_never_shortens_the_lease<H: Harness>(
 pub(in super::super) async fn an_upgrade_can_leave_the_line<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let upgradable = in_mode(&key, Mode::Upgradable)?;
-    let reader = in_mode(&key, Mode::Shared)?;
-    one.obtains(&upgradable, ttl).await?;
-    other.obtains(&reader, ttl).await?;
+    let Beside { one, other, key, ttl, upgradable, reader, .. } = beside(&scene).await?;
     let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl);
     let waiting = one.waits(upgrade.clone().queued()).await?;
     let mut later = other.waits(queued(&key, Mode::Shared, ttl)?).await?;

@@ -1,11 +1,9 @@
 //! How a lease ends.
 
-use std::pin::pin;
-use std::task::Poll;
-
 use super::super::Harness;
-use super::super::scene::Scene;
+use super::super::scene::{Scene, Succeeded};
 use super::super::verdict::{Check, ensure};
+use super::slow::poll_and_drop;
 use crate::{Acquire, Backend};
 
 pub(in super::super) async fn an_expired_lease_is_free<H: Harness>(scene: Scene<'_, H>) -> Check {
@@ -71,12 +69,7 @@ pub(in super::super) async fn a_release_by_another_owner_is_harmless<H: Harness>
 pub(in super::super) async fn a_stale_release_is_harmless<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (former, holder) = scene.two_clients().await?;
-    let key = scene.key()?;
-    let (stale, current) = (scene.claim(&key)?, scene.claim(&key)?);
-    former.granted(&stale, scene.ttl()).await?;
-    scene.outlast(scene.ttl().duration()).await;
-    holder.granted(&current, scene.long()).await?;
+    let Succeeded { former, holder, key, stale, current } = scene.succeeded().await?;
     former.not_held(&stale).await?;
     former.refused(&key, scene.long()).await?;
     holder.renewed(&current, scene.long()).await?;
@@ -96,16 +89,4 @@ pub(in super::super) async fn a_dropped_acquire_can_be_released<H: Harness>(
         other.granted(&scene.claim(&key)?, scene.long()).await?;
     }
     Ok(())
-}
-
-/// Polls a future `times` times at most, with turns for other tasks in between, and drops it.
-async fn poll_and_drop(times: usize, future: impl Future) {
-    let mut future = pin!(future);
-    for _ in 0..times {
-        let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
-        if polled.await.is_ready() {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
 }

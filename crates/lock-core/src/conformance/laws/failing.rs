@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use super::super::Harness;
-use super::super::scene::{Client, Scene, retryable};
+use super::super::scene::{Client, Held, Scene, retryable};
 use super::super::verdict::{Check, Failure, ensure};
 use crate::{Acquire, Backend, Claim, Renewal, Ttl};
 
 pub(in super::super) async fn a_cut_client_recovers<H: Harness>(scene: Scene<'_, H>) -> Check {
-    let (client, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    client.granted(&held, ttl).await?;
+    let Held { holder: client, other, key, ttl, held, .. } = scene.held().await?;
 
     scene.cut(&client).await?;
     let unheld = scene.key()?;

@@ -240,7 +240,7 @@ where
     let (one, other) = scene.two_clients().await?;
     let (ours, elsewhere) = (one.standing().await?, scene.other_server().await?);
     let again = other.standing().await?;
-    ensure!(again == ours, "one client is told {ours:?}, another {again:?}");
+    ensure!(again == ours, "one client gets {ours:?}, another {again:?}");
     let foreign = elsewhere.standing().await?;
     ensure!(foreign.server != ours.server, "two servers are {:?}", ours.server);
     ensure!(foreign.quarantine != ours.quarantine, "two servers have {:?}", ours.quarantine);

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::super::Harness;
-use super::super::scene::{Client, Scene};
+use super::super::scene::{Client, Held, Scene};
 use super::super::verdict::{Check, Failure, ensure};
 use crate::{
     AcquireOutcome, Backend, Claim, Contention, Grant, Hint, Released, Renew, Renewal, Ttl, Watch,
@@ -12,11 +12,8 @@ use crate::{
 pub(in super::super) async fn a_release_hands_the_key_over<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let newcomer = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
     let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     // The waiter has done nothing, and yet it holds the key.
@@ -106,10 +103,7 @@ pub(in super::super) async fn a_pushed_grant_ends_before_its_lease<H: Harness>(
 pub(in super::super) async fn a_claimed_lease_lives_for_its_ttl<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
     waiter.hears_grant().await?;
@@ -124,11 +118,8 @@ pub(in super::super) async fn a_claimed_lease_lives_for_its_ttl<H: Harness>(
 pub(in super::super) async fn an_unclaimed_grant_passes_on<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let newcomer = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
     let dead = other.waits(scene.queued(&key, ttl)?).await?;
     let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
@@ -143,10 +134,7 @@ pub(in super::super) async fn an_unclaimed_grant_passes_on<H: Harness>(
 pub(in super::super) async fn a_granted_waiter_that_leaves_passes_it_on<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let unaware = other.waits(scene.queued(&key, ttl)?).await?;
     let mut aware = holder.waits(scene.queued(&key, ttl)?).await?;
     let mut last = other.waits(scene.queued(&key, ttl)?).await?;
@@ -162,11 +150,8 @@ pub(in super::super) async fn a_granted_waiter_that_leaves_passes_it_on<H: Harne
 pub(in super::super) async fn a_hand_over_tells_the_next_in_line<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let third = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
     let silent = other.waits(scene.queued(&key, ttl)?).await?;
     let mut heir = third.waits(scene.queued(&key, ttl)?).await?;
     holder.freed(&held).await?;
@@ -189,11 +174,8 @@ pub(in super::super) async fn a_hand_over_tells_the_next_in_line<H: Harness>(
 pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let gone = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
     let dead = gone.waits(scene.queued(&key, ttl)?).await?;
     let mut heir = other.waits(scene.queued(&key, ttl)?).await?;
     scene.cut(&gone).await?;
@@ -282,10 +264,7 @@ pub(in super::super) async fn a_holder_hears_of_contention<H: Harness>(
 pub(in super::super) async fn every_answer_tells_the_contention<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    let alone = holder.granted(&held, ttl).await?;
+    let Held { holder, other, key, ttl, held, grant: alone } = scene.held().await?;
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
     told(alone.contention != Contention::Contended, "a grant", alone.contention)?;
@@ -348,10 +327,7 @@ async fn hears_wanted<B: Backend>(client: &Client<B>, watch: &mut Watch) -> Chec
 pub(in super::super) async fn a_release_and_requeue_hands_over_and_queues_again<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut again = holder.in_line(scene.queued(&key, ttl)?).await?;
     let (released, attempt) = holder.release_and_requeue(&held, &again.request).await??;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::Harness;
 use super::super::line::queued;
-use super::super::scene::{Client, Scene, granted, in_mode};
+use super::super::scene::{Client, Held, Scene, granted, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
 use crate::{
     Acquire, Backend, Claim, ClientMark, ErrorKind, Grant, InspectBackend, Inspection, Key, Kind,
@@ -279,11 +279,8 @@ pub(in super::super) async fn a_forced_release_serves_the_queue<H>(scene: Scene<
 where
     H: Harness<Client: InspectBackend>,
 {
-    let (one, other) = scene.two_clients().await?;
+    let Held { holder: one, other, key, ttl, held, .. } = scene.held().await?;
     let newcomer = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    one.granted(&held, ttl).await?;
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut second = one.waits(scene.queued(&key, ttl)?).await?;
     newcomer.forces(&key, 1).await?;

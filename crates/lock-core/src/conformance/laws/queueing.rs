@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::super::Harness;
 use super::super::line::refused;
-use super::super::scene::Scene;
+use super::super::scene::{Held, Scene};
 use super::super::verdict::{Check, Failure, ensure};
 use super::arena::{Arena, task_failed};
 use crate::{Acquire, AcquireOutcome, ErrorKind, Hint};
@@ -44,11 +44,8 @@ pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
 pub(in super::super) async fn only_a_client_that_asks_and_watches_is_queued<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let stranger = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
     let waiter = other.waits(scene.queued(&key, ttl)?).await?;
     ensure!(!waiter.leaves().await?, "a waiter held the key of another");
 
@@ -114,10 +111,7 @@ pub(in super::super) async fn a_newcomer_does_not_overtake<H: Harness>(
 pub(in super::super) async fn a_repeated_request_keeps_its_place<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let mut first = other.waits(scene.queued(&key, ttl)?).await?;
     let mut second = holder.waits(scene.queued(&key, ttl)?).await?;
     for _ in 0..3 {
@@ -139,10 +133,7 @@ pub(in super::super) async fn a_repeated_request_keeps_its_place<H: Harness>(
 pub(in super::super) async fn a_waiter_that_leaves_is_passed_over<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let mut line = Vec::new();
     for client in [&other, &holder, &other, &holder] {
         line.push(client.waits(scene.queued(&key, ttl)?).await?);
@@ -167,10 +158,7 @@ pub(in super::super) async fn a_waiter_that_leaves_is_passed_over<H: Harness>(
 pub(in super::super) async fn a_place_that_is_not_kept_lapses<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    holder.granted(&held, ttl).await?;
+    let Held { holder, other, key, ttl, held, .. } = scene.held().await?;
     let mut lapsed = other.waits(scene.queued(&key, scene.ttl())?).await?;
     let mut heir = holder.waits(scene.queued(&key, ttl)?).await?;
     scene.outlast(scene.ttl().for_place().duration()).await;

@@ -1,17 +1,19 @@
 //! Renewing a lease.
 
 use super::super::Harness;
-use super::super::scene::{Scene, renewed};
+use super::super::scene::{Scene, Succeeded, renewed};
 use super::super::verdict::{Check, Failure, ensure};
-use super::slow::seen_late;
-use crate::{Renew, Renewal, Ttl};
+use super::slow::{poll_and_drop, seen_late};
+use crate::{Backend, Renew, Renewal, Ttl};
 
 pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let (key, ttl) = (scene.key()?, scene.ttl());
     let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, ttl).await?.valid_until;
-    let second = holder.renewed(&claim, twice(ttl)).await?;
+    // The store may be late to end the first lease, and the second one has to outlast that.
+    let longer = Ttl::new(twice(ttl).duration() + holder.limits().lag)?;
+    let second = holder.renewed(&claim, longer).await?;
     ensure!(second > first, "the renewed deadline is not after the first");
     scene.outlast(ttl.duration()).await;
     scene.refused_until(second, &other, &key).await
@@ -49,6 +51,27 @@ pub(in super::super) async fn a_renewal_is_dated_from_before_the_request<H: Harn
     scene.refused_until(valid_until, &other, &key).await
 }
 
+pub(in super::super) async fn a_dropped_renewal_shortens_no_later_lease<H: Harness>(
+    scene: Scene<'_, H>,
+) -> Check {
+    let (holder, other) = scene.two_clients().await?;
+    let ttl = scene.ttl();
+    let mut keys = Vec::new();
+    for polls in (0..10).chain([20, 40]) {
+        let key = scene.key()?;
+        let claim = scene.claim(&key)?;
+        holder.granted(&claim, ttl).await?;
+        poll_and_drop(polls, holder.backend.renew(&Renew::new(claim.clone(), ttl))).await;
+        holder.renewed(&claim, scene.long()).await?;
+        keys.push(key);
+    }
+    scene.outlast(ttl.duration()).await;
+    for key in &keys {
+        other.refused(key, scene.long()).await?;
+    }
+    Ok(())
+}
+
 pub(in super::super) async fn renew_after_expiry_is_lost<H: Harness>(scene: Scene<'_, H>) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let key = scene.key()?;
@@ -64,14 +87,9 @@ pub(in super::super) async fn renew_after_expiry_is_lost<H: Harness>(scene: Scen
 pub(in super::super) async fn renew_by_another_owner_is_lost<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (former, holder) = scene.two_clients().await?;
-    let key = scene.key()?;
-    let (stale, current) = (scene.claim(&key)?, scene.claim(&key)?);
-    former.granted(&stale, scene.ttl()).await?;
-    scene.outlast(scene.ttl().duration()).await;
-    holder.granted(&current, scene.long()).await?;
+    let Succeeded { former, holder, key, stale, current } = scene.succeeded().await?;
     former.lost(&stale, scene.long()).await?;
-    // An owner that never held the key gets the same answer. Neither affects the holder.
+    // An owner that never held the key gets this answer, too. Neither request affects the holder.
     former.lost(&scene.claim(&key)?, scene.long()).await?;
     former.refused(&key, scene.long()).await?;
     holder.renewed(&current, scene.long()).await?;

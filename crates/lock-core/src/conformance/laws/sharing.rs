@@ -2,7 +2,7 @@
 
 use super::super::Harness;
 use super::super::line::queued;
-use super::super::scene::{Scene, in_mode};
+use super::super::scene::{Held, Scene, in_mode};
 use super::super::verdict::{Check, ensure};
 use crate::Mode;
 
@@ -99,10 +99,7 @@ pub(in super::super) async fn a_claim_names_its_mode<H: Harness>(scene: Scene<'_
 pub(in super::super) async fn readers_in_line_are_granted_together<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let held = scene.claim(&key)?;
-    one.granted(&held, ttl).await?;
+    let Held { holder: one, other, key, ttl, held, .. } = scene.held().await?;
     let mut readers = Vec::new();
     for client in [&other, &one, &other] {
         readers.push(client.waits(queued(&key, Mode::Shared, ttl)?).await?);

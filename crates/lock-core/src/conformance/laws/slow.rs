@@ -1,4 +1,4 @@
-//! A client that is slow to see its reply.
+//! A client that is slow to see its reply, or does not wait for it.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -18,5 +18,17 @@ pub(super) async fn seen_late<T>(
             pause.await;
             request.await
         }
+    }
+}
+
+/// Polls a future `times` times at most, with turns for other tasks in between, and drops it.
+pub(super) async fn poll_and_drop(times: usize, future: impl Future) {
+    let mut future = pin!(future);
+    for _ in 0..times {
+        let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
+        if polled.await.is_ready() {
+            return;
+        }
+        tokio::task::yield_now().await;
     }
 }

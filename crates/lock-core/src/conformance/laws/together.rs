@@ -41,7 +41,7 @@ pub(in super::super) async fn leases_are_granted_together_or_not_at_all<H: Harne
     let twice = one.requests(&[keys[0].clone(), keys[0].clone()], ttl)?;
     match one.try_together(&twice).await? {
         Err(error) if error.kind() == ErrorKind::InvalidConfig => {}
-        other => return Err(Failure::Broken(format!("twice the same key came to {other:?}"))),
+        other => return Err(Failure::Broken(format!("one key twice came to {other:?}"))),
     }
 
     one_of_many_is_granted(&scene, &keys, ttl).await
@@ -94,7 +94,7 @@ pub(in super::super) async fn leases_granted_together_are_leases_like_any_other<
     let grants = all_granted(one.together(&requests).await?)?;
     let lowest = grants[0].tokens.first();
     ensure!(lowest > highest, "{lowest} was granted after {highest}");
-    // Repeated together or one by one, the grants are the same.
+    // Repeated together or one by one, the grants do not change.
     for client in [&one, &other] {
         let again = all_granted(client.together(&requests).await?)?;
         for ((request, first), again) in requests.iter().zip(&grants).zip(again) {

@@ -38,7 +38,7 @@ macro_rules! __lock_core_mutex_laws {
             odd_keys_are_keys:
                 "Names of any bytes are kept apart and carried, or are refused as invalid.",
             a_repeated_acquire_returns_the_same_grant:
-                "A holder that repeats its request is granted the key again, with the same tokens.",
+                "A holder that repeats its request gets the grant again, with the tokens of the first answer.",
             a_repeated_acquire_never_shortens_the_lease:
                 "A holder that repeats its request with a shorter ttl keeps the time that its lease has left.",
             a_repeated_acquire_extends_the_lease:
@@ -65,6 +65,8 @@ macro_rules! __lock_core_mutex_laws {
                 "A renewed lease keeps its tokens.",
             a_renewal_is_dated_from_before_the_request:
                 "A renewed deadline comes before the store's, however slow the reply is.",
+            a_dropped_renewal_shortens_no_later_lease:
+                "A renewal that was dropped half-way does not shorten the lease that a later renewal gave.",
             a_renewal_can_reserve_tokens:
                 "Tokens that a renewal brings are above all earlier tokens and below those of the next grant.",
             renew_after_expiry_is_lost:

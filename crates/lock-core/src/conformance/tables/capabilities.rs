@@ -51,7 +51,7 @@ macro_rules! __lock_core_convert_laws {
             an_upgradable_holder_hears_that_it_is_alone:
                 "When the last reader beside an upgradable one lets go, all watchers hear of it.",
             a_repeated_conversion_returns_the_same_grant:
-                "A conversion that is repeated after it was granted returns the same tokens.",
+                "A conversion that is repeated after it was granted returns its tokens again.",
             converting_what_is_not_held_fails:
                 "A lease that is over, or that another owner holds, is not converted.",
             impossible_conversions_are_refused:
@@ -70,7 +70,7 @@ macro_rules! __lock_core_joint_laws {
             a_group_holds_a_key_together:
                 "Members of a group that holds the key are granted it at once, before all waiters.",
             a_group_has_one_set_of_tokens:
-                "All members of a group have the same tokens, and a renewal brings no others.",
+                "All members of a group share their tokens, and a renewal brings no others.",
             groups_exclude_each_other:
                 "While a group holds the key, the key is busy for other groups and in every other mode.",
             a_group_holds_until_its_last_member_leaves:
@@ -160,7 +160,7 @@ macro_rules! __lock_core_cell_laws {
             an_erased_value_is_gone:
                 "A value that was erased is not loaded any more.",
             storing_twice_is_no_error:
-                "The holder can store the same value again, and another value after it.",
+                "The holder can store a value twice, and another value after it.",
             a_value_has_a_limit:
                 "A value of the greatest length is stored, and a longer one is refused.",
         }
@@ -232,7 +232,7 @@ macro_rules! __lock_core_quorum_laws {
             a_wild_floor_is_bounded:
                 "A floor that is far ahead of the time puts tokens an hour ahead, and no more.",
             a_repeated_vote_is_the_same:
-                "A ballot that is repeated brings the same tokens, whatever the floor is now.",
+                "A ballot that is repeated brings its first tokens again, whatever the floor is now.",
             a_late_release_ends_no_other_ballot:
                 "The release of a ballot that arrives before its vote, or after the vote for the next ballot of the claim, ends no other ballot.",
             a_refusal_names_the_holder:
@@ -262,7 +262,7 @@ macro_rules! __lock_core_quorum_laws {
             an_abstention_holds_nothing:
                 "A node that abstains grants no lease and ends none.",
             a_quarantine_is_the_same_for_all:
-                "Every client sees the same quarantine, however often it looks.",
+                "Every client sees one quarantine, however often the client looks.",
             a_node_votes_once_vouched_for:
                 "After one client has vouched for a node, the node votes for every client.",
             a_stale_vouch_has_no_effect:
@@ -276,7 +276,7 @@ macro_rules! __lock_core_quorum_laws {
             vouching_again_only_lengthens:
                 "Vouching for longer leases allows them, and vouching for shorter ones forbids none.",
             a_server_is_told_from_another:
-                "All clients of one server see the same name, and clients of another server see another name.",
+                "All clients of one server see one name, and clients of another server see another name.",
             a_reassigned_node_votes_for_its_new_members:
                 "A node that was reassigned abstains from ballots for its earlier membership, and keeps its leases.",
             only_the_named_membership_is_replaced:

@@ -1,8 +1,8 @@
 //! The clock of the server.
 
+use lock_core::check::{ClockOffset, Findings, Severity};
+
 use super::super::facts::{Facts, Look};
-use super::super::report::{ClockOffset, Severity};
-use super::found::Found;
 
 /// Differences up to here are not worth a finding. In microseconds.
 const SKEW: u64 = 1_000_000;
@@ -13,7 +13,7 @@ const DRIFT: i64 = 100;
 /// The start of 2020. A server whose clock is before it grants nothing.
 const EPOCH: i64 = 1_577_836_800_000_000;
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let Some(looks) = facts.clock.known() else { return };
     if looks[1].told < EPOCH {
         found.add(
@@ -51,7 +51,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
 }
 
 /// The clocks of replicas, which count the leases after a takeover.
-fn replicas(facts: &Facts, found: &mut Found<'_>) {
+fn replicas(facts: &Facts, found: &mut Findings<'_>) {
     let Some(own) = facts.offset() else { return };
     for replica in &facts.replicas {
         let Some(look) = replica.clock.known() else { continue };

@@ -1,11 +1,11 @@
 //! What no server tells alone.
 
+use lock_core::check::{Finding, Findings, Severity};
+
 use super::super::facts::Deployment;
-use super::super::report::{Finding, Severity};
-use super::found::Found;
 
 pub(super) fn findings(deployment: &Deployment) -> Vec<Finding> {
-    let mut found = Found::at(&deployment.name);
+    let mut found = Findings::at(&deployment.name);
     if deployment.uncovered > 0 {
         found.add(
             Severity::Critical,

@@ -1,45 +1,52 @@
 //! How the rehearsal of a lock went.
 
 use lock_core::ErrorKind;
+use lock_core::check::{Finding, Findings, Severity, Trouble};
 
-use super::super::facts::{Facts, Outcome};
-use super::super::report::Severity;
-use super::found::Found;
+use super::super::facts::{Facts, Wants};
+use crate::options::Notifications;
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
-    let Some(rehearsal) = &facts.rehearsal else { return };
-    match &rehearsal.outcome {
-        Outcome::Worked => {}
-        Outcome::Busy => found.add(
-            Severity::Unknown,
-            "rehearsal-busy",
-            "another client holds the lock of the rehearsal",
-            "the check did not acquire, renew and hand over a lock",
-            "check again in ten seconds: the other client probably runs this check",
-        ),
-        Outcome::Vanished => found.add(
-            Severity::Critical,
-            "lock-vanished",
-            "a lock was gone a moment after it was granted",
-            "something deletes or evicts keys, so two holders can be inside at once",
-            "find the client that deletes keys, and set `maxmemory-policy noeviction`",
-        ),
-        Outcome::Failed(kind, why) => found.add(
-            Severity::Critical,
-            "lock-refused",
-            format!("a lock could not be acquired, renewed and handed over: {why}"),
-            "no lock of the app can be relied on",
-            remedy(*kind, &facts.wants.prefix),
-        ),
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
+    if let Some(rehearsal) = &facts.rehearsal {
+        rehearsal.judge(found, |trouble, finding| Some(advise(&facts.wants, trouble, finding)));
     }
-    if let Some(why) = &rehearsal.unseen {
-        found.add(
-            Severity::Warning,
-            "holders-unseen",
-            format!("the holders of a lock cannot be listed: {why}"),
-            "an inspection fails, and semaphores and groups may fail",
-            "grant the rights of the column `looking` on the page about rights",
-        );
+}
+
+/// What to do about a trouble of the rehearsal.
+fn advise(wants: &Wants, trouble: Trouble<'_>, finding: Finding) -> Finding {
+    match trouble {
+        Trouble::Vanished => finding
+            .why("something deletes or evicts keys, so two holders can be inside at once")
+            .remedy("find the client that deletes keys, and set `maxmemory-policy noeviction`"),
+        Trouble::Failed(kind, _) => finding.remedy(remedy(kind, &wants.prefix)),
+        Trouble::Unseen(_) => finding
+            .why("an inspection fails, and semaphores and groups may fail")
+            .remedy("grant the rights of the column `looking` on the page about rights"),
+        Trouble::Unwatched(_) if wants.notifications == Notifications::Require => {
+            Finding::new(Severity::Critical, "notifications-required", finding.server)
+                .because(
+                    finding.finding,
+                    "the app requires keyspace notifications, so every wait for a lock fails",
+                )
+                .remedy("set `notify-keyspace-events Kg$xe` and grant `+config|get`, or do not require notifications")
+        }
+        Trouble::Unwatched(_) => finding.remedy(
+            "grant `+subscribe` and `+publish`, or leave release messages or notifications switched on",
+        ),
+        Trouble::Unqueued => finding.remedy(format!(
+            "grant the channels `&{}*`, on which the client hears of its grants",
+            wants.prefix
+        )),
+        Trouble::Unheard => {
+            finding.remedy("grant `+publish`, and look for a proxy that does not deliver messages")
+        }
+        Trouble::Uncounted => Finding::new(Severity::Warning, "grants-uncounted", finding.server)
+            .because(
+                "the client heard a message, and the server counted no receiver of it",
+                "a release passes over every claim in the queue: a proxy probably sends subscribers to a replica",
+            )
+            .remedy("send `SUBSCRIBE` and scripts to one server, or switch the queue off (`queue_limit(0)`)"),
+        _ => finding,
     }
 }
 

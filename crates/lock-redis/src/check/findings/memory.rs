@@ -1,11 +1,11 @@
 //! Whether the server evicts locks, and whether it has room for more.
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::Facts;
 use super::super::info::Info;
-use super::super::report::Severity;
-use super::found::Found;
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let Some(info) = facts.info.known() else { return };
     let limit = info.number("maxmemory").filter(|limit| *limit > 0);
     eviction(info, limit, found);
@@ -22,7 +22,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     }
 }
 
-fn eviction(info: &Info, limit: Option<u64>, found: &mut Found<'_>) {
+fn eviction(info: &Info, limit: Option<u64>, found: &mut Findings<'_>) {
     if let Some(policy) = info.get("maxmemory_policy").filter(|policy| *policy != "noeviction") {
         let (severity, when) = match limit {
             Some(limit) => (Severity::Critical, format!("beyond {limit} bytes (`maxmemory`)")),

@@ -2,7 +2,6 @@
 
 mod clock;
 mod deployment;
-mod found;
 mod listening;
 mod lock;
 mod memory;
@@ -17,16 +16,17 @@ mod tests;
 mod unknown;
 mod version;
 
-use self::found::Found;
+use lock_core::check::{Finding, Findings};
+
 use super::facts::{Deployment, Facts};
 use super::info::Info;
-use super::report::{Finding, Report, Role, Server, Topology};
+use super::report::{Report, Role, Server, Topology};
 
 /// What the facts mean for locks.
 pub(super) fn report(deployment: &Deployment) -> Report {
     let servers = &deployment.servers;
     let mut all = deployment::findings(deployment);
-    let mut watchers = Found::at(&deployment.name);
+    let mut watchers = Findings::at(&deployment.name);
     sentinels::find(&deployment.sentinels, &mut watchers);
     all.extend(watchers.into_list());
     all.extend(servers.iter().flat_map(findings));
@@ -34,7 +34,7 @@ pub(super) fn report(deployment: &Deployment) -> Report {
 }
 
 fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut found = Found::at(&facts.server);
+    let mut found = Findings::at(&facts.server);
     if role::is_store(facts, &mut found) && scripts::is_ready(facts, &mut found) {
         for find in [
             role::find,

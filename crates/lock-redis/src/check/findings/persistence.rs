@@ -1,14 +1,14 @@
 //! What a restart of the server does to locks.
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::Facts;
 use super::super::info::Info;
-use super::super::report::Severity;
-use super::found::Found;
 
 const REMEDY: &str = "set `appendonly yes`; or have the server sit out after a restart, with `Builder::data_quarantine`, outside a cluster; \
     or let nothing restart the server sooner than the longest lease; or use a quorum, whose nodes sit out as well";
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let Some(info) = facts.info.known() else { return };
     let config = facts.config.known();
     match info.get("aof_enabled") {
@@ -21,7 +21,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     failures(info, found);
 }
 
-fn without_log(save: Option<&str>, found: &mut Found<'_>) {
+fn without_log(save: Option<&str>, found: &mut Findings<'_>) {
     match save {
         Some("") => found.add(
             Severity::Warning,
@@ -43,7 +43,7 @@ fn without_log(save: Option<&str>, found: &mut Found<'_>) {
     }
 }
 
-fn with_log(appendfsync: Option<&str>, found: &mut Found<'_>) {
+fn with_log(appendfsync: Option<&str>, found: &mut Findings<'_>) {
     match appendfsync {
         Some("no") => found.add(
             Severity::Warning,
@@ -65,7 +65,7 @@ fn with_log(appendfsync: Option<&str>, found: &mut Found<'_>) {
     }
 }
 
-fn failures(info: &Info, found: &mut Found<'_>) {
+fn failures(info: &Info, found: &mut Findings<'_>) {
     if info.get("rdb_last_bgsave_status") == Some("err") {
         found.add(
             Severity::Warning,

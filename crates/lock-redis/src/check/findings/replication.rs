@@ -1,14 +1,14 @@
 //! The replicas of the server.
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::Facts;
 use super::super::info::Info;
-use super::super::report::Severity;
-use super::found::Found;
 
 /// A replica answers once in a second. So the lag, in whole seconds, is normally 0 or 1.
 const LAG: u64 = 2;
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let Some(info) = facts.info.known().filter(|info| info.get("role") == Some("master")) else {
         return;
     };
@@ -42,7 +42,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     lags(info, found);
 }
 
-fn alone(facts: &Facts, found: &mut Found<'_>) {
+fn alone(facts: &Facts, found: &mut Findings<'_>) {
     if facts.wants.follows {
         found.add(
             Severity::Warning,
@@ -55,7 +55,7 @@ fn alone(facts: &Facts, found: &mut Found<'_>) {
 }
 
 /// A primary that loses its successor and keeps another replica has enough replicas to write.
-fn partly(facts: &Facts, count: u64, wanted: Option<u64>, found: &mut Found<'_>) {
+fn partly(facts: &Facts, count: u64, wanted: Option<u64>, found: &mut Findings<'_>) {
     if let Some(wanted) = wanted.filter(|wanted| (1..count).contains(wanted))
         && facts.wants.follows
     {
@@ -74,7 +74,7 @@ fn names(info: &Info) -> String {
     info.replicas().into_iter().map(|it| it.address).collect::<Vec<_>>().join(", ")
 }
 
-fn too_few(info: &Info, wanted: Option<u64>, found: &mut Found<'_>) {
+fn too_few(info: &Info, wanted: Option<u64>, found: &mut Findings<'_>) {
     let Some((good, wanted)) = info.number("min_slaves_good_slaves").zip(wanted) else { return };
     if good < wanted {
         found.add(
@@ -88,7 +88,7 @@ fn too_few(info: &Info, wanted: Option<u64>, found: &mut Found<'_>) {
     }
 }
 
-fn lags(info: &Info, found: &mut Found<'_>) {
+fn lags(info: &Info, found: &mut Findings<'_>) {
     for replica in info.replicas() {
         if replica.state != "online" {
             found.add(

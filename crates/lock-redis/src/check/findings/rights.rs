@@ -1,8 +1,8 @@
 //! What the user lacks, for which kind of lock.
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::Facts;
-use super::super::report::Severity;
-use super::found::Found;
 
 /// The columns of the page about rights, in its order, without the last one: no lock needs the right to list locks, and a
 /// user without that need should not have it.
@@ -45,7 +45,7 @@ const OPTIONS: [(&str, &str); 3] = [
     ("waitaof", "every kind, because replicas confirm grants"),
 ];
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let refused = facts.refused.known().map(Vec::as_slice).unwrap_or_default();
     if refused.is_empty() {
         return;

@@ -1,11 +1,11 @@
 //! What the server is: a master, a replica, a node of a cluster, a Sentinel.
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::Facts;
-use super::super::report::Severity;
-use super::found::Found;
 
 /// Whether the server keeps data, so that there is more to say of it.
-pub(super) fn is_store(facts: &Facts, found: &mut Found<'_>) -> bool {
+pub(super) fn is_store(facts: &Facts, found: &mut Findings<'_>) -> bool {
     let is_sentinel = facts.info.known().is_some_and(|info| info.mode() == Some("sentinel"));
     if is_sentinel {
         found.add(
@@ -19,7 +19,7 @@ pub(super) fn is_store(facts: &Facts, found: &mut Found<'_>) -> bool {
     !is_sentinel
 }
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let mode = facts.info.known().and_then(|info| info.mode());
     if facts.differs {
         found.add(
@@ -53,7 +53,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
 }
 
 /// The server cannot be quarantined in a quorum after it forgot leases.
-fn unfit_as_node(facts: &Facts, mode: Option<&str>, found: &mut Found<'_>) {
+fn unfit_as_node(facts: &Facts, mode: Option<&str>, found: &mut Findings<'_>) {
     let (why, remedy) = match (facts.info.refusal(), mode) {
         (Some(why), _) => (format!("this user may not run INFO: {why}"), "grant `+info`"),
         (None, Some("cluster")) => {

@@ -1,10 +1,9 @@
 //! How the server takes scripts.
 
 use lock_core::ErrorKind;
+use lock_core::check::{Findings, Severity};
 
 use super::super::facts::Facts;
-use super::super::report::Severity;
-use super::found::Found;
 
 /// So many calls say something of their mean.
 const ENOUGH: u64 = 20;
@@ -12,7 +11,7 @@ const ENOUGH: u64 = 20;
 const SLOW: u64 = 5_000;
 
 /// Whether there is more to say of the server than this.
-pub(super) fn is_ready(facts: &Facts, found: &mut Found<'_>) -> bool {
+pub(super) fn is_ready(facts: &Facts, found: &mut Findings<'_>) -> bool {
     match &facts.scripts.refused {
         Some((ErrorKind::NotReady, why)) => {
             found.add(
@@ -28,7 +27,7 @@ pub(super) fn is_ready(facts: &Facts, found: &mut Found<'_>) -> bool {
     }
 }
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     if let Some((_, why)) = &facts.scripts.refused {
         found.add(
             Severity::Critical,

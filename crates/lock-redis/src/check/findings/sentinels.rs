@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::{Sentinel, View};
-use super::super::report::Severity;
-use super::found::Found;
 
 /// Fewer sentinels than this cannot lose one and still agree.
 const FEW: u64 = 3;
 
-pub(super) fn find(sentinels: &[Sentinel], found: &mut Found<'_>) {
+pub(super) fn find(sentinels: &[Sentinel], found: &mut Findings<'_>) {
     if sentinels.is_empty() {
         return;
     }
@@ -23,7 +23,7 @@ pub(super) fn find(sentinels: &[Sentinel], found: &mut Found<'_>) {
     few(&views, found);
 }
 
-fn silent(sentinels: &[Sentinel], found: &mut Found<'_>) {
+fn silent(sentinels: &[Sentinel], found: &mut Findings<'_>) {
     for Sentinel { address, view } in sentinels {
         let Err(why) = view else { continue };
         found.add(
@@ -36,7 +36,7 @@ fn silent(sentinels: &[Sentinel], found: &mut Found<'_>) {
     }
 }
 
-fn disagreeing(views: &[(&str, &View)], found: &mut Found<'_>) {
+fn disagreeing(views: &[(&str, &View)], found: &mut Findings<'_>) {
     let named: BTreeSet<&str> = views.iter().map(|(_, view)| view.primary.as_str()).collect();
     if named.len() < 2 {
         return;
@@ -54,7 +54,7 @@ fn disagreeing(views: &[(&str, &View)], found: &mut Found<'_>) {
     );
 }
 
-fn apart(known: usize, views: &[(&str, &View)], found: &mut Found<'_>) {
+fn apart(known: usize, views: &[(&str, &View)], found: &mut Findings<'_>) {
     let most = views.iter().map(|(_, view)| view.others + 1).max().unwrap_or_default();
     let wanted = most.max(known as u64);
     let lacks = |(address, view): &(&str, &View)| {
@@ -74,7 +74,7 @@ fn apart(known: usize, views: &[(&str, &View)], found: &mut Found<'_>) {
     );
 }
 
-fn few(views: &[(&str, &View)], found: &mut Found<'_>) {
+fn few(views: &[(&str, &View)], found: &mut Findings<'_>) {
     let Some((_, view)) = views.iter().max_by_key(|(_, view)| view.others) else { return };
     let (count, quorum) = (view.others + 1, view.quorum);
     if count < FEW || quorum > count || quorum * 2 <= count {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn codes(sentinels: &[Sentinel]) -> Vec<&'static str> {
-        let mut found = Found::at("main");
+        let mut found = Findings::at("main");
         find(sentinels, &mut found);
         found.into_list().into_iter().map(|it| it.code).collect()
     }

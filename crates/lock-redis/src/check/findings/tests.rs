@@ -1,12 +1,11 @@
 //! Every finding, from facts that make it appear and from facts of a healthy server.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use lock_core::ErrorKind;
+use lock_core::check::Severity::{Critical, Info as Inform, Unknown, Warning};
+use lock_core::check::{Outcome, Rehearsal};
+use lock_core::conformance::{FindingCase, enforce_findings};
 
-use super::super::facts::{Config, Look, Outcome, Probe, Rehearsal, Scripts, Wants};
-use super::super::report::Severity::{self, Critical, Info as Inform, Unknown, Warning};
+use super::super::facts::{Config, Look, Probe, Scripts, Wants};
 use super::*;
 use crate::options::Notifications;
 
@@ -85,8 +84,7 @@ fn said() -> Option<String> {
 const REPLICAS: &str =
     "connected_slaves:1\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=1";
 
-/// A finding, and what has to change on a healthy server for the finding to appear.
-type Case = (&'static str, Severity, fn(&mut Facts));
+type Case = FindingCase<Facts>;
 
 const SERVER: [Case; 15] = [
     ("connections-differ", Critical, |it| it.differs = true),
@@ -169,7 +167,7 @@ const LISTENING: [Case; 8] = [
     ("tracking-refused", Warning, |it| it.untracked = said()),
     ("watch-refused", Warning, |it| it.rehearsal = rehearsed(|it| it.unwatched = said())),
     ("releases-unheard", Warning, |it| {
-        it.rehearsal = rehearsed(|it| it.unheard = Some(Duration::from_secs(2)));
+        it.rehearsal = rehearsed(|it| it.unheard = true);
     }),
     ("queue-refused", Warning, |it| it.rehearsal = rehearsed(|it| it.unqueued = true)),
     ("grants-uncounted", Warning, |it| it.rehearsal = rehearsed(|it| it.uncounted = true)),
@@ -204,38 +202,8 @@ const LOCK: [Case; 4] = [
     ("holders-unseen", Warning, |it| it.rehearsal = rehearsed(|it| it.unseen = said())),
 ];
 
-fn cases() -> impl Iterator<Item = &'static Case> {
-    let groups = [&SERVER[..], &DATA, &REPLICATION, &LISTENING, &SCRIPTS, &LOCK];
-    groups.into_iter().flatten()
-}
-
 #[test]
-fn a_healthy_server_gives_no_finding() {
-    assert_eq!(findings(&healthy()), []);
-}
-
-#[test]
-fn every_finding_appears_when_its_cause_does() {
-    for (code, severity, change) in cases() {
-        let mut facts = healthy();
-        change(&mut facts);
-        let found = findings(&facts);
-        let mut fitting = found.iter().filter(|it| it.code == *code);
-        let finding = fitting.next().unwrap_or_else(|| panic!("no {code}: {found:?}"));
-        assert_eq!((finding.severity, fitting.count()), (*severity, 0), "{found:?}");
-        assert_eq!(finding.server, facts.server);
-        let texts = [&finding.finding, &finding.reason, &finding.remedy];
-        assert!(texts.iter().all(|it| !it.is_empty() && !it.contains('\n')), "{finding:?}");
-    }
-}
-
-#[test]
-fn the_docs_list_every_finding_with_its_severity() {
-    let docs = include_str!("../mod.rs");
-    let rows = docs.lines().filter_map(|line| line.strip_prefix("//! | `"));
-    let rows: Vec<_> = rows.filter_map(|row| row.split_once("` | ")).collect();
-    let documented: BTreeSet<_> = rows.iter().map(|(code, _)| *code).collect();
-    assert_eq!((documented.len(), rows.len()), (rows.len(), rows.len()), "one code, two rows");
+fn the_docs_name_each_finding_with_its_severity() {
     let of_deployments = [
         "slots-uncovered",
         "failover-unconfirmed",
@@ -244,13 +212,14 @@ fn the_docs_list_every_finding_with_its_severity() {
         "sentinels-apart",
         "sentinels-few",
     ];
-    let of_servers = cases().map(|(code, ..)| *code);
-    assert_eq!(documented, of_servers.chain(of_deployments).collect());
-    for (code, severity, _) in cases() {
-        let (_, row) = rows.iter().find(|(it, _)| it == code).unwrap();
-        let severities = row.split(" | ").next().unwrap();
-        assert!(severities.contains(&severity.to_string()), "{code} can be {severity}: {row}");
-    }
+    let groups = [&SERVER[..], &DATA, &REPLICATION, &LISTENING, &SCRIPTS, &LOCK];
+    enforce_findings(include_str!("../mod.rs"), &of_deployments, &groups.concat(), |change| {
+        let mut facts = healthy();
+        change(&mut facts);
+        let found = findings(&facts);
+        assert!(found.iter().all(|it| it.server == facts.server), "{found:?}");
+        found
+    });
 }
 
 #[test]

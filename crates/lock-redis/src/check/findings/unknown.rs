@@ -1,11 +1,11 @@
 //! What the server does not tell this user.
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::Facts;
-use super::super::report::Severity;
-use super::found::Found;
 use crate::options::Notifications;
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     of_info(facts, found);
     of_config(facts, found);
     if let Some(why) = facts.sentinels.refusal() {
@@ -34,7 +34,7 @@ pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
     }
 }
 
-fn of_info(facts: &Facts, found: &mut Found<'_>) {
+fn of_info(facts: &Facts, found: &mut Findings<'_>) {
     if let Some(why) = facts.info.refusal() {
         let mut what = vec![
             "its version",
@@ -51,7 +51,7 @@ fn of_info(facts: &Facts, found: &mut Found<'_>) {
     }
 }
 
-fn of_config(facts: &Facts, found: &mut Found<'_>) {
+fn of_config(facts: &Facts, found: &mut Findings<'_>) {
     if let Some(why) = facts.config.refusal() {
         let mut what = vec!["`appendfsync`", "`save`", "`min-replicas-to-write`"];
         if facts.wants.notifications != Notifications::Off {
@@ -61,13 +61,13 @@ fn of_config(facts: &Facts, found: &mut Found<'_>) {
     }
 }
 
-fn refused(found: &mut Found<'_>, code: &'static str, what: &[&str], why: &str, right: &str) {
+fn refused(found: &mut Findings<'_>, code: &'static str, what: &[&str], why: &str, right: &str) {
     let remedy =
         format!("grant {right} to the user of the check, or ask the operator of the server");
     add(found, code, what, why, remedy);
 }
 
-fn add(found: &mut Found<'_>, code: &'static str, what: &[&str], why: &str, remedy: String) {
+fn add(found: &mut Findings<'_>, code: &'static str, what: &[&str], why: &str, remedy: String) {
     found.add(
         Severity::Unknown,
         code,

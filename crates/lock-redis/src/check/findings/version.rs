@@ -1,9 +1,9 @@
 //! The version of the server, and the faults of old versions.
 
+use lock_core::check::{Findings, Severity};
+
 use super::super::facts::Facts;
 use super::super::info::Info;
-use super::super::report::Severity;
-use super::found::Found;
 
 /// The releases that end the faults of Lua of October 2025 (CVE-2025-49844, -46817, -46818 and -46819), one for each
 /// line of versions that got one.
@@ -23,7 +23,7 @@ enum Fault {
     Unknown,
 }
 
-pub(super) fn find(facts: &Facts, found: &mut Found<'_>) {
+pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let Some((info, version)) = facts.info.known().and_then(|it| Some((it, parse(it)?))) else {
         return;
     };

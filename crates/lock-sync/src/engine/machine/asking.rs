@@ -1,6 +1,7 @@
 //! The answers to requests for a lease.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{AcquireOutcome, Claim, Contention, Error, ErrorKind, Grant, Instant, Mode};
@@ -11,6 +12,7 @@ use super::seat::Seat;
 use super::{Denial, Machine};
 use crate::engine::queue::Patience;
 use crate::engine::timing::{self, LONGEST_POLL, POLL, jitter};
+use crate::engine::validity::Validity;
 
 /// The pause after a refusal that names no time to ask again.
 const RECHECK_ENDLESS: Duration = Duration::from_secs(5);
@@ -120,8 +122,17 @@ impl<W> Machine<W> {
             self.alone_since.get_or_insert(now);
         }
         let (memory, ttl) = (self.memory.take(), self.policy.ttl);
-        let leased = Leased::new(memory, self.clock, claim, grant, ttl, now);
-        self.seats[seat] = Seat::Leased(leased);
+        let lease = self.next_lease(memory.as_deref(), grant.valid_until);
+        self.seats[seat] = Seat::Leased(Leased::new(memory, lease, claim, grant, ttl, now));
+    }
+
+    /// What the holders of the next lease see of it.
+    fn next_lease(&self, memory: Option<&Leased>, valid_until: Instant) -> Arc<Validity> {
+        if !self.is_free(memory) {
+            return Arc::new(Validity::new(self.clock, valid_until));
+        }
+        self.lease.restart(valid_until);
+        Arc::clone(&self.lease)
     }
 
     fn refused(&mut self, seat: usize, mut asking: Asking, refusal: &AcquireOutcome) {

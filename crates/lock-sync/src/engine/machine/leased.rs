@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::observer::Entered;
-use lock_core::{Claim, Clock, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
+use lock_core::{Claim, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 
 use super::super::validity::Validity;
 use super::Ticket;
@@ -112,7 +112,7 @@ impl Leased {
     /// A lease that was just granted. It reuses the memory of an earlier lease, so that a pass allocates less.
     pub(super) fn new(
         former: Option<Box<Self>>,
-        clock: Clock,
+        lease: Arc<Validity>,
         claim: Claim,
         grant: Grant,
         ttl: Ttl,
@@ -125,7 +125,7 @@ impl Leased {
         let mut renewal = Request::new(Instant::FAR_FUTURE);
         let after = if short { left / 10 } else { left.min(ttl.duration()) / 3 };
         renewal.by(now + after, !short);
-        let new = |lease, holds| Self {
+        let new = |holds| Self {
             claim,
             lease,
             stage: Stage::Live,
@@ -150,27 +150,9 @@ impl Leased {
             writing: None,
             written: None,
         };
-        Self::in_memory_of(former, Validity::new(clock, grant.valid_until), new)
-    }
-
-    fn in_memory_of(
-        former: Option<Box<Self>>,
-        lease: Validity,
-        new: impl FnOnce(Arc<Validity>, Holds) -> Self,
-    ) -> Box<Self> {
-        let Some(mut former) = former else {
-            return Box::new(new(Arc::new(lease), Holds::default()));
-        };
-        let lease = match Arc::get_mut(&mut former.lease) {
-            Some(unused) => {
-                *unused = lease;
-                Arc::clone(&former.lease)
-            }
-            // A guard or a future still refers to the earlier lease.
-            None => Arc::new(lease),
-        };
+        let Some(mut former) = former else { return Box::new(new(Holds::default())) };
         let holds = std::mem::take(&mut former.holds).emptied();
-        *former = new(lease, holds);
+        *former = new(holds);
         former
     }
 

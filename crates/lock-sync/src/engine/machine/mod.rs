@@ -23,6 +23,7 @@
 mod asking;
 mod converting;
 mod facts;
+mod gate;
 mod giving_back;
 mod leased;
 mod losing;
@@ -48,6 +49,7 @@ use super::queue::{Patience, Queue, WaiterId};
 use crate::error::LossReason;
 use crate::handoff::Handoff;
 
+pub(super) use gate::Opening;
 pub(crate) use giving_back::Return;
 pub(crate) use pass::Deadline;
 use pass::Pass;
@@ -60,6 +62,7 @@ pub(crate) use writing::Write;
 
 use super::holds::HoldId;
 use super::request::Outage;
+use super::validity::Validity;
 use facts::{Upgrade, Watching};
 use leased::{Leased, Stage};
 use seat::Seat;
@@ -103,6 +106,10 @@ pub(crate) struct Machine<W> {
     courtesy: Option<(Instant, Instant)>,
     /// The memory of the latest lease, for the next one.
     memory: Option<Box<Leased>>,
+    /// What the holders see of a lease. Each lease takes it, unless an earlier holder still refers to it.
+    lease: Arc<Validity>,
+    /// Whether there is a gate, which refers to `lease` as well.
+    gated: bool,
     /// The store did not answer the last release. The outage counts for the next claim.
     trouble: Option<Outage>,
     /// Every error of an outage. An error may own anything, so its last copy leaves in a pass.
@@ -140,6 +147,8 @@ impl<W> Machine<W> {
             alone_since: None,
             courtesy: None,
             memory: None,
+            lease: Arc::new(Validity::new(clock, Instant::from_nanos(0))),
+            gated: false,
             trouble: None,
             errors: Vec::new(),
             pass: Pass::at(Instant::from_nanos(0)),

@@ -64,7 +64,7 @@ impl<W> Machine<W> {
             return false;
         };
         let Some(holding) = leased.holds.remove(hold) else { return false };
-        if holding.state == State::Dead {
+        if holding.state == State::Dead && leased.holds.get(hold).is_none() {
             leased.lease.leave(hold.serial());
         }
         if !leased.is_live() {

@@ -4,6 +4,8 @@
 //! that the [plan](super::plan) of a seat finds due, and asks for a lease if the first waiter needs one. It repeats
 //! this until nothing changes.
 
+use std::sync::Arc;
+
 use lock_core::{
     Acquire, Claim, Error, ErrorKind, FencingToken, Grant, Instant, Mode, TokenRange, Ttl,
 };
@@ -15,6 +17,7 @@ use super::seat::Seat;
 use super::{Denial, Machine, Ticket};
 use crate::engine::queue::{Patience, WaiterId};
 use crate::engine::timing::renewal_window;
+use crate::engine::validity::Validity;
 
 /// More rounds than any event needs. A test that reaches this number has found an endless loop.
 const MOST_ROUNDS: u32 = 10_000;
@@ -253,7 +256,8 @@ impl<W> Machine<W> {
         if asking.request.outage.is_some() || asking.placed {
             let (now, none) = (self.pass.now, TokenRange::single(FencingToken::new(0)));
             let grant = Grant::new(none, now + self.policy.ttl.duration());
-            let mut unseen = Leased::new(None, self.clock, asking.claim, grant, Ttl::MAX, now);
+            let lease = Arc::new(Validity::new(self.clock, grant.valid_until));
+            let mut unseen = Leased::new(None, lease, asking.claim, grant, Ttl::MAX, now);
             unseen.spent = true;
             unseen.stage = Stage::Going(Going::new(now));
             self.seats[seat] = Seat::Leased(unseen);

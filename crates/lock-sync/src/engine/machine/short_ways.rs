@@ -69,7 +69,7 @@ impl<W> Machine<W> {
     }
 
     /// Whether neither the end, nor an upgrade, nor a limit of holds is to be considered.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         !self.closed && self.upgrade.is_none() && self.policy.max_hold.is_none()
     }
 
@@ -107,23 +107,16 @@ impl<W> Machine<W> {
         let now = self.shared_at;
         let Some(leased) = self.live(hold) else { return false };
         let last = leased.holds.live() == 1;
-        let until = now + leased.idles(now, manner, self.policy.ttl);
-        let stays = || {
-            until > now
-                && armed <= until
-                && leased.tokens.left() >= LOW_TOKENS
-                && leased.turn.is_quiet()
-                && self.may_idle(leased, now)
-        };
+        let until = last.then(|| self.lingers(leased, now, manner, armed)).flatten();
         let looks = || leased.change.is_none() && leased.weaken_at < Instant::FAR_FUTURE;
         let leaves = match leased.holds.get(hold).map(|holding| holding.mode) {
-            Some(Mode::Shared) => !last || stays(),
+            Some(Mode::Shared) => !last || until.is_some(),
             Some(Mode::Permits { .. }) => !last && looks(),
             _ => false,
         };
         let plain = self.queue.is_empty() && self.upgrade.is_none() && leaves;
         let Some(leased) = self.live_mut(hold).filter(|_| plain) else { return false };
-        if last {
+        if let Some(until) = until {
             leased.idle_until = until;
         }
         leased.holds.remove_plainly(hold).is_some()

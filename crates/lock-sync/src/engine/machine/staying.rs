@@ -35,23 +35,29 @@ impl Leased {
     #[inline]
     pub(super) fn may_go_on(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
         let (served, lasted) = self.turn.length(now);
-        let ttl = policy.ttl.duration();
-        // A lease that is not renewed is passed on only in its first half.
-        let slice = if policy.renew { SLICE.min(ttl / 20) } else { ttl / 2 };
         // A writer that waits in another process goes before readers that come later in this one.
         let reads = matches!(self.claim.mode, Mode::Shared | Mode::Upgradable);
         let held_back = reads && self.turn.is_wanted();
         !held_back
             && self.is_usable(now)
-            && now + slice < self.lease.deadline()
+            && now < self.passes_on_until(policy)
             && (self.stays(now, manner, policy)
                 || self.lets_readers_in(now, policy)
                 || manner.handoff.allows(served, lasted))
     }
 
+    /// The instant from which on the lease has no further holder.
+    #[inline]
+    pub(super) fn passes_on_until(&self, policy: &Policy) -> Instant {
+        let ttl = policy.ttl.duration();
+        // A lease that is not renewed is passed on only in its first half.
+        let slice = if policy.renew { SLICE.min(ttl / 20) } else { ttl / 2 };
+        self.lease.deadline() - slice
+    }
+
     /// Whether no other process is known to want the lease, and the process has not had it for too long.
     #[inline]
-    fn stays(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
+    pub(super) fn stays(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
         policy.renew
             && manner.handoff != Handoff::Never
             && self.turn.is_quiet()
@@ -91,9 +97,13 @@ impl Leased {
     /// the lease was taken back before. Once the process has had the lease for too long it does not stay, so that
     /// other processes get a chance.
     pub(super) fn idles(&self, now: Instant, manner: Manner, ttl: Ttl) -> Duration {
-        let counts_as_long = LONGEST_STAY.max(ttl.duration() / 3);
-        let may = manner.handoff != Handoff::Never && now < self.granted + counts_as_long;
+        let may = manner.handoff != Handoff::Never && now < self.idles_until(ttl);
         let pause = if self.retaken && self.turn.is_quiet() { PAUSE } else { Duration::ZERO };
         if may { manner.cache.unwrap_or_default().max(pause) } else { Duration::ZERO }
+    }
+
+    /// The instant from which on the process has had the lease for too long to keep it without a holder.
+    pub(super) fn idles_until(&self, ttl: Ttl) -> Instant {
+        self.granted + LONGEST_STAY.max(ttl.duration() / 3)
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::holds::HoldId;
 use crate::engine::labels::{Labelled, Labels};
 use crate::engine::queue::WaiterId;
 use crate::engine::validity::Validity;
-use crate::error::{LeaseLost, LossReason};
+use crate::error::LeaseLost;
 use crate::handoff::Handoff;
 
 /// What a lock promises its holders and its waiters. Locks of one process with one name and one policy are one lock.
@@ -42,7 +42,7 @@ impl Policy {
 }
 
 /// What is to happen to the lease after a hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
     pub(crate) handoff: Handoff,
     /// How long the process keeps the lease when none of its waiters wants it.
@@ -74,11 +74,6 @@ impl Ticket {
         self
     }
 
-    /// The instant at which the hold ends unless the lease is renewed.
-    pub(crate) fn valid_until(&self) -> Instant {
-        self.lease.deadline().min(self.hold_until)
-    }
-
     /// Whether the hold has its lease now, as far as the clock and the machine know.
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
         self.check_at(self.lease.now())
@@ -86,16 +81,7 @@ impl Ticket {
 
     /// Whether the hold has its lease at this instant.
     pub(crate) fn check_at(&self, now: Instant) -> Result<(), LeaseLost> {
-        if self.lease.is_valid(now) && now < self.hold_until {
-            return Ok(());
-        }
-        // The machine may not have noticed yet.
-        let unnoticed = if self.hold_until <= self.lease.deadline() {
-            LossReason::HeldTooLong
-        } else {
-            LossReason::Expired
-        };
-        Err(self.lease.loss(self.hold.serial()).unwrap_or(LeaseLost::new(unnoticed)))
+        self.lease.check(self.hold.serial(), self.hold_until, now)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use lock_core::{Claim, Instant, Mode, Ttl};
+use lock_core::{Claim, Mode, Ttl};
 
 use super::upgrades::UPGRADE;
 use super::{OF, Sent, Waiter, World};
+use crate::engine::holds::HoldId;
 use crate::engine::machine::{Ending, Entered, Op, Ticket};
 use crate::engine::queue::Patience;
 use crate::engine::tests::common::Limit;
@@ -17,6 +18,9 @@ impl World {
         self.arrivals += 1;
         self.trouble_upgrade();
         let (arrival, began) = (self.arrivals, self.events);
+        if self.open_gate(want) {
+            return;
+        }
         if let Some(ticket) = self.machine.share(want, now, self.manner) {
             return self.served(arrival, began, ticket, want);
         }
@@ -56,21 +60,23 @@ impl World {
     }
 
     pub(super) fn release(&mut self, nth: usize) {
-        if !self.holding.is_empty() {
+        if self.leaves_by_gate(nth) {
+            self.leave_closed_gate(nth);
+        } else if !self.holding.is_empty() {
             let (ticket, _) = self.holding.swap_remove(nth % self.holding.len());
-            if !self.leave(&ticket) {
+            if !self.leave(ticket.hold) {
                 self.machine.release(ticket.hold, self.manner);
             }
         }
     }
 
     /// The short ways out.
-    fn leave(&mut self, ticket: &Ticket) -> bool {
-        let (armed, now) = (self.machine.next.map_or(Instant::FAR_FUTURE, |it| it.at), self.now());
-        if self.machine.unshare(ticket.hold, self.manner, armed) {
+    pub(super) fn leave(&mut self, hold: HoldId) -> bool {
+        let (armed, now) = (self.armed(), self.now());
+        if self.machine.unshare(hold, self.manner, armed) {
             return true;
         }
-        let waker = self.machine.pass_on(ticket.hold, || now, self.manner);
+        let waker = self.machine.pass_on(hold, || now, self.manner);
         waker.map(|waker| self.woken.extend(waker)).is_some()
     }
 
@@ -90,9 +96,10 @@ impl World {
     }
 
     pub(super) fn extend(&mut self, nth: usize, millis: u64) {
-        if let Some(nth) = nth.checked_rem(self.holding.len()) {
-            let ttl = Ttl::new(Duration::from_millis(millis)).unwrap();
-            self.machine.extend(self.holding[nth].0.hold, ttl);
+        let ttl = Ttl::new(Duration::from_millis(millis)).unwrap();
+        match nth.checked_rem(self.holding.len()) {
+            Some(nth) => drop(self.machine.extend(self.holding[nth].0.hold, ttl)),
+            None => self.extend_reader(ttl),
         }
     }
 
@@ -177,8 +184,8 @@ impl World {
 
     /// Notes that the store is asked for a lease of this owner.
     fn note(&mut self, claim: &Claim) {
-        if !self.asked.iter().any(|(owner, _)| *owner == claim.owner) {
-            self.asked.push((claim.owner, self.events));
+        if !self.history.asked.iter().any(|(owner, _)| *owner == claim.owner) {
+            self.history.asked.push((claim.owner, self.events));
         }
     }
 }

@@ -2,25 +2,14 @@
 
 use std::time::Duration;
 
-use lock_core::{Mode, Ttl};
+use lock_core::Mode;
 
 use super::events::Event;
 use super::rest::{run, tell};
 use super::{OF, Sent, World};
-use crate::engine::machine::{Manner, Policy, Ticket};
-use crate::engine::tests::common::{Answer, Limit, TTL};
+use crate::engine::machine::{Manner, Ticket};
+use crate::engine::tests::common::{Answer, Limit, TTL, policy};
 use crate::handoff::Handoff;
-
-fn policy() -> Policy {
-    Policy {
-        ttl: Ttl::new(TTL).unwrap(),
-        renew: true,
-        max_hold: None,
-        outage_limit: None,
-        converts: true,
-        label: None,
-    }
-}
 
 /// Runs these events, which a property has found, in a process that wants one permit at a time.
 fn with_permits(events: Vec<Event>) {

@@ -26,14 +26,14 @@ impl World {
         let serial = ticket.hold.serial();
         self.granted(began, ticket.token.get(), mode);
         if !mode.is_joint() {
-            let before = self.served.range(..arrival).next_back();
-            let after = self.served.range(arrival..).next();
+            let before = self.history.served.range(..arrival).next_back();
+            let after = self.history.served.range(arrival..).next();
             assert!(before.is_none_or(|(_, before)| *before < serial), "{arrival} came too early");
             assert!(after.is_none_or(|(_, after)| *after > serial), "{arrival} came too late");
-            self.served.insert(arrival, serial);
+            self.history.served.insert(arrival, serial);
         }
         let token = ticket.token.get();
-        for (other, (theirs, how)) in &self.tokens {
+        for (other, (theirs, how)) in &self.history.tokens {
             let (first, second, later) =
                 if *other < serial { (*theirs, token, mode) } else { (token, *theirs, *how) };
             let alone = |mode: &Mode| *mode == Mode::Exclusive;
@@ -47,7 +47,7 @@ impl World {
             };
             assert!(fine, "{later:?} has {second} after {first}");
         }
-        self.tokens.insert(serial, (token, mode));
+        self.history.tokens.insert(serial, (token, mode));
         if mode.counts() {
             self.permit(&ticket);
         }
@@ -58,17 +58,20 @@ impl World {
     fn permit(&mut self, ticket: &Ticket) {
         let Some(owner) = self.machine.claim(ticket.hold).map(|claim| claim.owner) else { return };
         let token = ticket.token.get();
-        let asked = self.asked.iter().find(|(one, _)| *one == owner).map_or(0, |(_, asked)| *asked);
-        for (before, ended) in &self.ended {
+        let asked =
+            self.history.asked.iter().find(|(one, _)| *one == owner).map_or(0, |(_, asked)| *asked);
+        for (before, ended) in &self.history.ended {
             assert!(*ended >= asked || *before < token, "a permit has {token} after {before}");
         }
-        self.permits.push((owner, token));
+        self.history.permits.push((owner, token));
     }
 
     /// Notes that the lease of this owner has ended.
     pub(super) fn end_of(&mut self, owner: OwnerToken) {
-        let theirs = self.permits.iter().filter(|(one, _)| *one == owner);
-        self.ended.extend(theirs.map(|(_, token)| *token).max().map(|token| (token, self.events)));
+        let theirs = self.history.permits.iter().filter(|(one, _)| *one == owner);
+        self.history
+            .ended
+            .extend(theirs.map(|(_, token)| *token).max().map(|token| (token, self.events)));
     }
 
     /// A caller that asks after an earlier grant gets a higher token than that grant.
@@ -103,6 +106,7 @@ impl World {
         let mut valid: Vec<Mode> =
             guards.filter(|(ticket, _)| self.is_valid(ticket)).map(|(_, mode)| mode).collect();
         let theirs = self.rivals.iter().filter(|rival| now < rival.until);
+        valid.extend(std::iter::repeat_n(Mode::Shared, self.valid_readers()));
         valid.extend(theirs.filter_map(|rival| rival.claim.as_ref().map(|claim| claim.mode)));
         for (nth, mode) in valid.iter().enumerate() {
             let others = valid[nth + 1..].iter().copied();
@@ -123,6 +127,7 @@ impl World {
         // Two guards of this process, valid or not, may have access to one value only if both read it.
         let reads = |mode: &Mode| matches!(mode, Mode::Shared | Mode::Upgradable);
         let readers = self.holding.iter().filter(|(_, mode)| reads(mode)).count();
+        let readers = readers + self.readers.len();
         let writers = self.holding.iter().filter(|(_, mode)| *mode == Mode::Exclusive).count();
         let upgrading = usize::from(self.upgrading.is_some());
         assert!(writers <= 1 && (writers == 0 || readers + upgrading == 0), "{:?}", self.holding);
@@ -149,7 +154,9 @@ impl World {
     pub(super) fn check_no_waiter_waits_for_nothing(&self) {
         let Some(Waiter { want, .. }) = self.waiters.values().next() else { return };
         let upgrading = self.upgrading.iter().map(|_| Mode::Exclusive);
-        let holds: Vec<_> = self.holding.iter().map(|(_, mode)| *mode).chain(upgrading).collect();
+        let readers = self.readers.iter().map(|_| Mode::Shared);
+        let holds = self.holding.iter().map(|(_, mode)| *mode);
+        let holds: Vec<_> = holds.chain(upgrading).chain(readers).collect();
         // A lease that stays stronger than its readers need takes no more readers after a while.
         let is_strong = !self.converts && !holds.is_empty();
         let in_the_way = is_strong || !want.fits_beside(holds.iter().copied(), OF - self.forgotten);

@@ -4,6 +4,7 @@ mod acts;
 mod cases;
 mod checks;
 mod events;
+mod gates;
 mod properties;
 mod rest;
 mod store;
@@ -11,6 +12,7 @@ mod upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::memory::MemoryBackend;
@@ -19,10 +21,12 @@ use lock_core::{
 };
 
 use self::events::Event;
+use self::gates::Gate;
 use self::store::Reply;
-use super::machine::{Machine, Manner, Policy, Return, Ticket};
+use super::machine::{Machine, Manner, Opening, Policy, Return, Ticket};
 use super::queue::WaiterId;
 use super::tests::common::Limit;
+use super::validity::Validity;
 
 /// How many permits there are.
 const OF: u32 = 3;
@@ -67,6 +71,14 @@ impl Rival {
         let watch = client.watch(key).await.unwrap();
         Self { client, _watch: watch, claim: None, began: 0, until: Instant::from_nanos(0) }
     }
+
+    async fn several(store: &MemoryBackend, key: &Key) -> Vec<Self> {
+        let mut rivals = Vec::new();
+        for _ in 0..3 {
+            rivals.push(Self::new(store.client(), key).await);
+        }
+        rivals
+    }
 }
 
 /// One grant, to this process or to a rival.
@@ -93,6 +105,21 @@ struct Upgrading {
     clear: bool,
 }
 
+/// What was granted so far, and what became of it.
+#[derive(Default)]
+struct History {
+    /// The serial number of each hold, by the arrival of its waiter.
+    served: BTreeMap<u32, u64>,
+    /// The token and the mode of each hold, by serial number.
+    tokens: BTreeMap<u64, (u64, Mode)>,
+    /// When the process first asked for a lease of each owner.
+    asked: Vec<(OwnerToken, u64)>,
+    /// The highest token of each lease that has ended, and when it ended.
+    ended: Vec<(u64, u64)>,
+    /// The permits that were granted to this process: the owner and the token of each.
+    permits: Vec<(OwnerToken, u64)>,
+}
+
 struct World {
     machine: Machine<u32>,
     /// Whether the store converts leases.
@@ -106,6 +133,11 @@ struct World {
     woken: BTreeSet<u32>,
     arrivals: u32,
     holding: Vec<(Ticket, Mode)>,
+    gate: Option<Gate>,
+    /// The readers that came through the gate.
+    readers: Vec<Opening>,
+    /// The lease that these readers see.
+    lease: Arc<Validity>,
     /// The hold that is to become exclusive.
     upgrading: Option<Upgrading>,
     upgrade_woken: bool,
@@ -117,16 +149,7 @@ struct World {
     watch: Option<Watch>,
     messages: Vec<Hint>,
     rivals: Vec<Rival>,
-    /// The serial number of each hold, by the arrival of its waiter.
-    served: BTreeMap<u32, u64>,
-    /// The token and the mode of each hold, by serial number.
-    tokens: BTreeMap<u64, (u64, Mode)>,
-    /// When the process first asked for a lease of each owner.
-    asked: Vec<(OwnerToken, u64)>,
-    /// The highest token of each lease that has ended, and when it ended.
-    ended: Vec<(u64, u64)>,
-    /// The permits that were granted to this process: the owner and the token of each.
-    permits: Vec<(OwnerToken, u64)>,
+    history: History,
     forgotten: u32,
     /// How many events there have been.
     events: u64,
@@ -141,13 +164,15 @@ impl World {
     async fn new(policy: Policy, manner: Manner, wants: Vec<Mode>, few: Option<u32>) -> Self {
         let store = MemoryBackend::new();
         let key = Key::new("key").unwrap();
-        let mut rivals = Vec::new();
-        for _ in 0..3 {
-            rivals.push(Rival::new(store.client(), &key).await);
-        }
+        let rivals = Rival::several(&store, &key).await;
+        let converts = policy.converts;
+        let mut machine = Machine::new(key.clone(), policy, Clock::tokio(), OwnerToken::generate);
         Self {
-            converts: policy.converts,
-            machine: Machine::new(key.clone(), policy, Clock::tokio(), OwnerToken::generate),
+            converts,
+            lease: machine.lease_of_gate(),
+            machine,
+            gate: None,
+            readers: Vec::new(),
             ours: store.client(),
             store,
             key,
@@ -166,11 +191,7 @@ impl World {
             watch: None,
             messages: Vec::new(),
             rivals,
-            served: BTreeMap::new(),
-            tokens: BTreeMap::new(),
-            asked: Vec::new(),
-            ended: Vec::new(),
-            permits: Vec::new(),
+            history: History::default(),
             forgotten: 0,
             events: 0,
             grants: Vec::new(),
@@ -183,6 +204,16 @@ impl World {
         Clock::tokio().now()
     }
 
+    /// The instant of the next tick.
+    fn armed(&self) -> Instant {
+        self.machine.next.map_or(Instant::FAR_FUTURE, |next| next.at)
+    }
+
+    /// Time passes before the driver looks.
+    async fn sleep(&self, millis: u64) {
+        tokio::time::advance(Duration::from_millis(millis)).await;
+    }
+
     async fn advance(&mut self, millis: u64) {
         tokio::time::advance(Duration::from_millis(millis)).await;
         self.machine.begin(self.now());
@@ -190,9 +221,22 @@ impl World {
     }
 
     async fn event(&mut self, event: Event) {
+        if self.pass_by(&event).await {
+            return;
+        }
+        self.close_gate();
         let now = self.now();
         self.machine.begin(now);
         self.events += 1;
+        self.happen(event).await;
+        // The machine does not settle after a reader has come by the short way.
+        if self.gate.is_none() {
+            self.carry_out();
+        }
+        self.check();
+    }
+
+    async fn happen(&mut self, event: Event) {
         match event {
             Event::Enter(nth, limit) => {
                 let want = self.wants[nth % self.wants.len()];
@@ -218,12 +262,10 @@ impl World {
             Event::RivalAsks(nth, want) => self.rival_asks(nth, want).await,
             Event::RivalLeaves(nth) => self.rival_leaves(nth).await,
             Event::Advance(millis) => self.advance(millis).await,
-            Event::Sleep(millis) => tokio::time::advance(Duration::from_millis(millis)).await,
+            Event::Sleep(millis) => self.sleep(millis).await,
             Event::TakeRelease => self.take_release(),
             Event::Query => self.returns = self.machine.give_back_all(),
             Event::Run => self.poll_woken(),
         }
-        self.carry_out();
-        self.check();
     }
 }

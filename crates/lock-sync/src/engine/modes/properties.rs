@@ -1,9 +1,11 @@
 //! The properties that hold in any order of events.
 
+use lock_core::Mode;
 use proptest::prelude::*;
 
 use super::World;
 use super::events::{event, fixed_wants, manner, policy, wants};
+use super::gates::opening;
 use super::rest::{run, tell};
 use crate::engine::machine::Policy;
 use crate::engine::tests::common::{any_answer, cases};
@@ -57,6 +59,21 @@ proptest! {
         events in proptest::collection::vec(event(true), 1..120),
     ) {
         run(policy, manner, wants, few, events);
+    }
+
+    /// The properties hold while readers come and go by the gate.
+    #[test]
+    fn and_so_they_are_where_most_callers_read(
+        policy in policy(),
+        manner in manner(),
+        other in prop_oneof![Just(Mode::Exclusive), Just(Mode::Upgradable)],
+        faults in any::<bool>(),
+        losing in proptest::collection::vec(event(true), 1..120),
+        quiet in proptest::collection::vec(event(false), 1..120),
+    ) {
+        let policy = Policy { renew: true, max_hold: None, ..policy.clone() };
+        let events = opening().into_iter().chain(if faults { losing } else { quiet }).collect();
+        run(policy, manner, vec![Mode::Shared, Mode::Shared, Mode::Shared, other], None, events);
     }
 
     /// Over a store that does not convert leases, a lease keeps its mode until it ends.

@@ -27,7 +27,7 @@ impl World {
                 self.event(Event::Watch(true)).await;
             } else if !self.messages.is_empty() {
                 self.event(Event::Deliver(0)).await;
-            } else if !self.holding.is_empty() && let_go {
+            } else if !(self.holding.is_empty() && self.readers.is_empty()) && let_go {
                 self.event(Event::Release(0)).await;
             } else if let Some(deadline) = self.machine.next
                 && passed < time

@@ -174,7 +174,7 @@ impl World {
             let token = grant.tokens.first().get();
             self.granted(began, token, mode);
             if mode.counts() {
-                self.permits.push((owner, token));
+                self.history.permits.push((owner, token));
             }
         }
     }

@@ -58,6 +58,7 @@ impl World {
             matches!(sent, Sent::Attempt(_) | Sent::Answered(Reply::Attempt(..)) | Sent::Forget(_))
         };
         self.holding.is_empty()
+            && self.readers.is_empty()
             && self.waiters.is_empty()
             && self.rivals.iter().all(|rival| rival.claim.is_none())
             && !self.sent.iter().any(asks)

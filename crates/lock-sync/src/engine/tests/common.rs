@@ -2,13 +2,26 @@
 
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Instant};
+use lock_core::{Error, ErrorKind, Instant, Ttl};
 use proptest::prelude::*;
 
+use crate::engine::machine::Policy;
 use crate::engine::queue::Patience;
 
 /// The length of the leases of every machine.
 pub(in crate::engine) const TTL: Duration = Duration::from_secs(3);
+
+/// The promises of a lock without options.
+pub(in crate::engine) fn policy() -> Policy {
+    Policy {
+        ttl: Ttl::new(TTL).unwrap(),
+        renew: true,
+        max_hold: None,
+        outage_limit: None,
+        converts: true,
+        label: None,
+    }
+}
 
 /// How many cases a property tries: `LOCK_ENGINE_CASES`, or this number.
 pub(in crate::engine) fn cases(default: u32) -> u32 {

@@ -18,11 +18,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
-use lock_core::{
-    Acquire, Claim, Clock, Error, Hint, Instant, Key, OwnerToken, Renew, TokenRange, Ttl,
-};
+use lock_core::{Acquire, Claim, Clock, Error, Hint, Instant, Key, OwnerToken, Renew, TokenRange};
 
-use self::common::{Answer, Limit, TTL};
+use self::common::{Answer, Limit, policy};
 use self::events::Event;
 use super::machine::{Machine, Manner, Policy, Ticket};
 use super::queue::WaiterId;
@@ -174,13 +172,5 @@ fn within(handoffs: u32, time: Duration) -> World {
 }
 
 fn with(handoff: Handoff, cache: Option<Duration>) -> World {
-    let policy = Policy {
-        ttl: Ttl::new(TTL).unwrap(),
-        renew: true,
-        max_hold: None,
-        outage_limit: None,
-        converts: true,
-        label: None,
-    };
-    World::new(policy, Manner { handoff, cache, value: false })
+    World::new(policy(), Manner { handoff, cache, value: false })
 }

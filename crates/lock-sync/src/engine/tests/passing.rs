@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::Mode;
+use lock_core::{Contention, Hint, Mode};
 
 use super::common::{Answer, Limit};
 use super::events::Event;
@@ -111,5 +111,33 @@ fn a_hand_off_that_is_not_picked_up_goes_to_the_next() {
     world.event(Event::Cancel(0));
     world.event(Event::Run);
     assert!(world.holding.is_some());
+    world.come_to_rest();
+}
+
+#[test]
+fn a_quiet_moment_in_the_middle_of_a_hold_does_not_renew_the_budget() {
+    let mut world = within(1, Duration::from_secs(1));
+    world.lock();
+    for _ in 0..3 {
+        world.event(Event::Enter(Limit::None));
+    }
+    world.event(Event::Advance(60));
+    world.event(Event::StartWatch);
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert_eq!(world.machine.contention(), Some(Contention::Quiet));
+    world.event(Event::Run);
+    for handed_over in [true, false] {
+        // Another process comes. If the lock stays here, that process gives up, and a renewal says so.
+        world.event(Event::Rival);
+        world.event(Event::Deliver { nth: 0, again: false });
+        assert_eq!(world.machine.contention(), Some(Contention::Contended));
+        world.event(Event::Release);
+        world.event(Event::Run);
+        assert_eq!(world.holding.is_some(), handed_over);
+        world.event(Event::RivalGone);
+        world.event(Event::Hint(Hint::Released));
+        world.event(Event::Advance(3));
+        world.event(Event::AnswerRenewal(Answer::Truth));
+    }
     world.come_to_rest();
 }

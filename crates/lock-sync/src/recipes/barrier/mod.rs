@@ -2,35 +2,36 @@
 //!
 //! Three names in the store make a barrier:
 //!
-//! - the *round* is the fencing token of the value beside the lock `name`: zero if there is no value. A holder of that
-//!   lock that writes a value begins the next round;
+//! - the *round* is the fencing token of the value beside the lock `name`, or zero if there is no value. To begin the
+//!   next round, the holder of that lock writes a value;
 //! - an *arrival* is one of the `n` permits of `name:arrivals:<round>`. A participant keeps it until the round is
 //!   over. The permit of a dead participant goes back when its lease ends. The store forgets the name after an hour
 //!   without use;
-//! - the *door* is the lock `name:door`. A participant that arrives holds it while it loads the round, takes its
-//!   permit and counts the arrivals.
+//! - the *door* is the lock `name:door`. A participant that arrives holds the door while it loads the round,
+//!   takes its permit and counts the arrivals.
 //!
-//! A participant that counts `n` begins the next round, and is the leader. The others wait for the round to move.
+//! A participant that counts `n` arrivals begins the next round, and is the leader. The others wait for the round to
+//! move.
 //!
 //! # What could go wrong
 //!
-//! - *A participant takes a permit of a round that is over.* Rounds end under the door, and permits are taken
-//!   under it. If the participant finds the lease of the door lost after it got the permit, it gives the permit back.
+//! - *A participant takes a permit of a round that is over.* Participants end rounds and take permits under the door.
+//!   If a participant finds the lease of the door lost after it has got the permit, it gives the permit back.
 //! - *Two participants begin the next round.* They do so under the lock `name`, one after the other, and the second
-//!   finds that the round has moved. A leader that was stopped meanwhile cannot write: the store compares its claim in
-//!   the step that writes.
+//!   participant finds that the round has moved. A leader that stood still meanwhile cannot write: the store compares
+//!   its claim in the step that writes.
 //! - *The leader dies.* If it has not written, its permit goes back with its lease, and the participant that takes its
 //!   place counts again. If it has written, the others pass, and the door and the lock are free when its leases have
 //!   ended.
-//! - *The lease of a participant ends while it waits.* If the round has moved, the participant passes: `n` had
-//!   arrived, with it or with another one in its place. Otherwise it gives back what the store may still have of its
-//!   arrival, so that it is not counted twice, and arrives again.
+//! - *The lease of a participant ends while it waits.* If the round has moved, the participant passes: `n`
+//!   participants had arrived, with this participant or with another in its place. Otherwise the participant
+//!   withdraws its arrival, so that it does not count twice, and arrives again.
 //! - *The store forgets.* The round is then lower than the round in which the participants arrived, and the permits
-//!   are gone. They arrive again, in the present round.
+//!   are gone. The participants arrive again, in the present round.
 //! - *Some participants see that the round has moved, and others do not.* This can happen in a store of several
 //!   servers ([`Cell::settled`]). But such a store cannot count permits, so it has no barriers.
-//! - *An answer is lost* when the leader writes. It writes again, which changes nothing, or finds its own
-//!   token in the store.
+//! - *An answer is lost* when the leader writes. The leader writes again, which changes nothing, or finds
+//!   its own token in the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,23 +53,23 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// A barrier like [`tokio::sync::Barrier`], at which `n` participants of any processes wait for one another.
 ///
-/// [`Locks::barrier`] makes it, and gives it a name and the number of participants. It can be used again
-/// and again: when `n` participants have arrived, all of them pass, and the next one to arrive waits for the next `n`.
+/// [`Locks::barrier`] makes a barrier, and gives it a name and the number of participants. A barrier can be used again
+/// and again: when `n` participants have arrived, all of them pass, and the next participant begins a new round.
 ///
 /// # Participants that die
 ///
-/// An arrival has a *lease*, which is renewed while its participant waits. A participant that crashes counts until its
-/// lease ends. Then the others wait for another one in its place. So a long-dead participant never opens the barrier.
-/// But the others may wait for ever for a participant that does not come: use a [limit](Self::wait_timeout) where this
-/// can happen.
+/// An arrival has a *lease*, which the driver renews while the participant waits. A dead participant counts until its
+/// lease ends. Then the others wait for another participant in its place. So a long-dead participant never opens the
+/// barrier. But the others may wait for ever for a participant that does not come: use a [limit](Self::wait_timeout)
+/// where this can happen.
 ///
-/// A living participant may lose its lease before it passes, if the store is out of reach. It then arrives again
-/// by itself.
+/// If the store is out of reach, a living participant may lose its lease before it passes. The participant then
+/// arrives again by itself.
 ///
 /// # Differences from `tokio::sync::Barrier`
 ///
 /// - [`Locks::barrier`] makes it, and [`wait`](Self::wait) returns a `Result`.
-/// - Dropping the future of `wait` withdraws the arrival: see there.
+/// - Dropping the future of [`wait`](Self::wait) withdraws the arrival.
 /// - If the [leader](BarrierWaitResult::is_leader) of a round dies at the moment when it lets the others
 ///   pass, they pass without a leader.
 /// - Additional: [`wait_timeout`](Self::wait_timeout), [`key`](Self::key).
@@ -118,7 +119,7 @@ pub struct BarrierWaitResult(bool);
 impl BarrierWaitResult {
     /// Whether this participant is the leader of its round. Each round has at most one leader.
     ///
-    /// The leader has no lease after it passes, and nothing reports whether it still lives. For work that must not run
+    /// The leader has no lease after it passes, and no call reports whether it still lives. For work that must not run
     /// twice at once, use a [`Mutex`](crate::Mutex) or an [`Election`](crate::Election).
     pub fn is_leader(&self) -> bool {
         self.0
@@ -126,10 +127,10 @@ impl BarrierWaitResult {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The barrier with this name, at which `n` participants wait for one another. Zero counts as one.
+    /// Makes the barrier with this name, at which `n` participants wait for one another. Zero counts as one.
     ///
-    /// All participants must give one number. No request is sent before the first wait. Do not use the name of a
-    /// barrier for another lock. The barrier also uses names that begin with its name and a colon.
+    /// All participants must give one number. The call sends no request. Do not use the name of a barrier for
+    /// another lock. The barrier also uses names that begin with its name and a colon.
     ///
     /// # Errors
     ///
@@ -185,13 +186,13 @@ impl Barrier {
     ///
     /// # Cancel safety
     ///
-    /// It is not cancel safe in tokio's sense: after a drop the caller cannot know whether this arrival let the others
-    /// pass. If it did not, dropping the future withdraws the arrival. The arrival counts until the store has
-    /// received the withdrawal, a moment later.
+    /// The call is not cancel safe in tokio's sense: after a drop, the caller cannot know whether this arrival let the
+    /// others pass. If it did not, the drop withdraws the arrival. The arrival counts until the store has received the
+    /// withdrawal, a moment later.
     ///
     /// # If the lease is lost
     ///
-    /// The participant arrives again, in the round that is then present.
+    /// The participant arrives again, in the present round.
     ///
     /// # Errors
     ///
@@ -244,7 +245,8 @@ impl Barrier {
         Ok(BarrierWaitResult(passed?))
     }
 
-    /// Arrives, again if need be, until it passes. Returns whether this participant leads.
+    /// Arrives, and arrives again if need be, until the participant passes. Returns whether this
+    /// participant leads.
     async fn pass(&self, limit: Limit) -> Result<bool, Denial> {
         loop {
             let Arrival { door, round, permit, claim } = self.arrive(limit).await?;
@@ -259,8 +261,8 @@ impl Barrier {
                     () = watcher.changed() => {}
                     _ = &mut lost => {}
                 }
-                // In this order: if the lease is valid before the round is loaded, the arrival counted
-                // until then.
+                // In this order: if the lease is valid before the load of the round, the arrival
+                // counted until then.
                 let is_lost = permit.check().is_err();
                 let now = self.round(limit).await?;
                 if now > round {
@@ -291,7 +293,8 @@ impl Barrier {
                     // The round may be over.
                     _ => {}
                 },
-                // All permits are taken, but the last participant is dead or about to lead.
+                // All permits are taken, but no leader has begun the next round: the last
+                // participant is dead, or about to lead.
                 Err(Denial::WouldBlock) => {
                     drop(door);
                     let watch = || self.remote.watcher(self.interval());
@@ -318,7 +321,8 @@ impl Barrier {
         }
     }
 
-    /// Begins the next round, if no other participant has begun it. Returns whether this one did.
+    /// Begins the next round, if no other participant has begun it. Returns whether this
+    /// participant has begun it.
     async fn lead(&self, round: u64, limit: Limit) -> Result<bool, Denial> {
         let value = self.n.to_string();
         loop {

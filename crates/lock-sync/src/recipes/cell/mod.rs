@@ -28,7 +28,7 @@ pub(crate) struct RemoteCell {
 
 /// Why a value was not stored.
 pub(crate) enum Unstored {
-    /// The lease for the write is over. Nothing was written, except perhaps by a request that was not answered.
+    /// The lease for the write is over. Nothing was written, except perhaps by a request without an answer.
     Lost(LeaseLost),
     Failed(Error),
 }
@@ -54,7 +54,7 @@ impl RemoteCell {
         self.map(|bare| bare.with_policy(change))
     }
 
-    /// This lock, as another bare lock makes it behave.
+    /// This lock, with another bare lock.
     pub(crate) fn map(mut self, change: impl FnOnce(BareLock) -> BareLock) -> Self {
         self.bare = change(self.bare);
         self
@@ -115,8 +115,8 @@ impl RemoteCell {
         }
     }
 
-    /// Writes the value, or erases it, as this holder. It tries until there is an answer, the lease is over, or
-    /// no retries are left.
+    /// Writes the value, or erases it, as this holder. Repeats the request until there is an answer, the lease
+    /// is over, or no retries are left.
     ///
     /// If the future is dropped, the value may or may not have been written.
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {

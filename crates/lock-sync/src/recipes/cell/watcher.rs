@@ -11,10 +11,10 @@ use lock_core::{Backoff, Hint, Watch};
 use crate::bare::{BareLock, Bell};
 use crate::foreign::survive;
 
-/// The first pause before a watch that has ended is set up again.
+/// The first pause before the watcher sets an ended watch up again.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Says when to load a value again: after a hint, and after some time in case there is no hint.
+/// Says when to load a value again: after a hint, and after some time without a hint.
 ///
 /// Load the value after every [`changed`](Self::changed). The first call returns once the watch is set up, or cannot
 /// be set up.
@@ -32,7 +32,7 @@ enum Hints {
     Wanted,
     /// The mutex is never locked: it makes the futures that hold a watch `Sync`.
     Heard(Mutex<Watch>),
-    /// The watch has ended, or could not be set up. It is set up again after this time.
+    /// The watch has ended, or could not be set up. The watcher sets it up again after this time.
     Broken(Duration),
     /// The store gives no hints.
     Lacking,
@@ -64,7 +64,7 @@ impl Watcher {
             let bell = self.bell.get_or_insert_with(|| self.bare.alarm(pause));
             tokio::select! {
                 hint = next_hint(&mut self.hints) => match hint {
-                    // Neither says anything about the value.
+                    // Neither of these hints says anything about the value.
                     Some(Hint::Contended | Hint::Granted { .. }) => {}
                     Some(_) => {
                         self.backoff.reset();

@@ -1,4 +1,4 @@
-//! Writing the value, and finding out whether it was written.
+//! Writes the value, and finds out whether the store has it.
 
 use lock_core::{Cell, Claim, Committed, Error, ErrorKind, FencingToken, LoadedValue, Stored};
 
@@ -6,7 +6,7 @@ use super::RemoteCell;
 use crate::bare::{Denial, Hold, Limit, Retries, Wait, Write};
 use crate::error::LeaseLost;
 
-/// Why a value was not written, or may not have been.
+/// Why a write failed, or may have failed.
 pub(crate) enum Unwritten {
     /// The store has refused the value. The hold goes on.
     Refused(Error),
@@ -18,15 +18,15 @@ pub(crate) enum Unwritten {
 
 /// Why a write has no clear answer.
 enum Unclear {
-    /// There is an answer after all.
+    /// A later answer settles the outcome.
     Clear(Unwritten),
     /// A request was not answered, and the lease may be over.
     Doubt(Error),
 }
 
 impl RemoteCell {
-    /// The value as this holder may rely on it: the value that came with the lease, or else what the store says. A value
-    /// that other clients may not see is written once more.
+    /// The value for this holder: the value that came with the lease, or else the value in the store. Writes a value
+    /// that is not settled once more.
     pub(crate) async fn value_under(
         &self,
         hold: &mut Hold,
@@ -71,7 +71,7 @@ impl RemoteCell {
                 hold.wrote(None);
                 return Err(unwritten);
             }
-            // The lease goes back when the holder goes, unless a later write has an answer.
+            // The lease goes back to the store with the holder, unless a later write has an answer.
             Err(Unclear::Doubt(error)) if hold.check().is_ok() => {
                 return Err(Unwritten::Unknown(error));
             }
@@ -121,8 +121,8 @@ impl RemoteCell {
         Ok(write.token)
     }
 
-    /// Sends a write until there is an answer, the lease is over, or no retries are left. Returns how many other
-    /// clients heard of the release.
+    /// Repeats a write until there is an answer, the lease is over, or no retries are left. Returns how many
+    /// other clients heard of the release.
     async fn send(&self, hold: &Hold, write: &Write, value: &[u8]) -> Result<u32, Unclear> {
         let mut retries = Retries::new(&self.bare, Limit::none());
         let mut doubt = None::<Error>;
@@ -156,8 +156,9 @@ impl RemoteCell {
         })
     }
 
-    /// Finds out whether a write without an answer was carried out. It releases the claim first, so that the store
-    /// refuses the write if it arrives later. A store of several nodes may not be able to tell that it was not.
+    /// Finds out whether the store has carried out a write without an answer. Releases the claim first, so that
+    /// the store refuses a late arrival of the write. A store of several nodes may not be able to rule the write
+    /// out.
     async fn resolve(
         &self,
         hold: &Hold,
@@ -175,9 +176,9 @@ impl RemoteCell {
             Some(cell) if cell.token == write.token && cell.value == value && cell.settled => {
                 Ok(())
             }
-            // A later holder has written since, or other clients may not see the value.
+            // A later holder has written meanwhile, or the value is not settled.
             Some(cell) if cell.token >= write.token => Err(Unwritten::Unknown(doubt)),
-            // A few nodes may have the value, and a later holder may find it there.
+            // Some nodes may have the value, and a later holder may find it there.
             _ if !self.backend.load_is_conclusive() => Err(Unwritten::Unknown(doubt)),
             _ => Err(Unwritten::Lost(hold.loss())),
         }
@@ -194,7 +195,8 @@ impl RemoteCell {
     }
 }
 
-/// Begins a write under a hold whose lease is not over. After a write without an answer it may have to wait for a token.
+/// Begins a write under a hold whose lease is not over. After a write without an answer, this write may have to wait
+/// for a token.
 async fn begin(hold: &mut Hold, last: bool) -> Result<Write, Unwritten> {
     for is_first in [true, false] {
         hold.check().map_err(Unwritten::Lost)?;
@@ -211,7 +213,7 @@ async fn begin(hold: &mut Hold, last: bool) -> Result<Write, Unwritten> {
     Err(Unwritten::Refused(Error::new(ErrorKind::Timeout, message)))
 }
 
-/// The reason for which a write has ended. After a request without an answer, nothing is clear.
+/// The reason for the end of a write. After a request without an answer, the outcome is unclear.
 fn unclear(doubt: Option<Error>, reason: Unwritten) -> Unclear {
     doubt.map_or(Unclear::Clear(reason), Unclear::Doubt)
 }

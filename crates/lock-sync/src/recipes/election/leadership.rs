@@ -15,8 +15,8 @@ use crate::recipes::stored::SaveError;
 ///
 /// # Dropping
 ///
-/// Dropping it resigns. The release is *enqueued*: the driver sends it to the store a moment later, from
-/// its own thread. A drop never blocks, spawns or panics, and needs no runtime. Use
+/// Dropping the leadership resigns. The release is *enqueued*: the driver sends it to the store a moment
+/// later, from its own thread. A drop never blocks, spawns or panics, and needs no runtime. Use
 /// [`resign`](Self::resign) to wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown) before
 /// the process ends.
 ///
@@ -42,7 +42,7 @@ impl Leadership {
         Lease::of(&self.hold)
     }
 
-    /// Changes the value of the leader. Observers see the new value.
+    /// Replaces the value of the leader. Observers see the new value.
     ///
     /// # Cancel safety
     ///
@@ -89,7 +89,7 @@ impl Leadership {
     ///
     /// # If the lease is lost
     ///
-    /// The error says so. The lease of a later leader is not affected.
+    /// The error is [`ReleaseError::Lost`]. The call does not affect the lease of a later leader.
     ///
     /// # Errors
     ///

@@ -21,28 +21,28 @@ use crate::locks::Locks;
 use crate::options::options;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
-/// How often an elected candidate begins again because its lease was lost before it could store its value.
+/// How often an elected candidate begins again because it lost its lease before it had stored its value.
 const ATTEMPTS: u32 = 3;
 
 /// An election: one of the candidates that [campaign](Self::campaign) leads, and all processes can see which one.
 ///
-/// [`Locks::election`] makes it and gives it a name. The leader holds the lock with that name. It also stores a value
-/// beside the lock, for example its address. All processes can [ask](Self::leader) for this value or
+/// [`Locks::election`] makes an election and gives it a name. The leader holds the lock with that name, and stores a
+/// value beside the lock, for example its address. All processes can [ask](Self::leader) for this value or
 /// [observe](Self::observe) it. The value may have up to 64 KiB, and every client of the store can read it.
 ///
 /// # What leading means
 ///
-/// A [`Leadership`] has a *lease*, as a [guard](crate::Mutex#what-the-guard-means) has: there is at most one
-/// *valid* leadership at a time. The driver renews the lease in the background while the leadership lives, and the
-/// leadership reports its loss. When a leader crashes, another candidate leads after the lease has ended. A leader that
-/// was stopped may not know yet that it has a successor. So it should send its
-/// [`fencing_token`](crate::Lease::fencing_token) with every change to the outside world. The token is higher for every
-/// later leader.
+/// A [`Leadership`] has a *lease*, as a [guard](crate::Mutex#what-the-guard-means) has: there is at most one *valid*
+/// leadership at a time. The driver renews the lease in the background while the leadership lives, and the leadership
+/// reports its loss. When a leader crashes, another candidate leads after the lease has ended. A leader that stood
+/// still may not know yet that it has a successor. So a leader should send its
+/// [`fencing_token`](crate::Lease::fencing_token) with every change to the outside world. Every later leader has a
+/// higher token.
 ///
-/// Observers learn of a change a little late, and may take a former leader for the present one. Send requests to the
-/// leader that you have observed, and let that process check [`is_valid`](crate::Lease::is_valid) itself. Over a quorum,
-/// some processes may see the value of a leader and others may not, until a majority has stored it. Then all see it.
-/// The value is a hint, and no process waits for it.
+/// Observers learn of a change a little late, and may take a former leader for the present one. So send requests to the
+/// leader that you have observed, and let that process check [`is_valid`](crate::Lease::is_valid) itself. Over a
+/// quorum, some processes may see the value of a new leader earlier than others: all see it once a majority has stored
+/// it.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ const ATTEMPTS: u32 = 3;
 /// assert_eq!(leader.value, b"10.0.0.7:80");
 /// assert_eq!(leader.token, leadership.lease().fencing_token());
 ///
-/// // What only the leader may do, for as long as it is the leader:
+/// // The work of the leader, as long as it leads:
 /// leadership.lease().while_held(async { /* ... */ }).await?;
 ///
 /// leadership.resign().await?;
@@ -73,10 +73,9 @@ pub struct Election {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The election with this name.
+    /// Makes the election with this name.
     ///
-    /// Do not use the name of an election for another lock. No request is sent before the first call that campaigns or
-    /// asks.
+    /// Do not use the name of an election for another lock. The call sends no request.
     ///
     /// # Errors
     ///
@@ -88,8 +87,8 @@ impl<B: ?Sized> Locks<B> {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        // The lease goes back to the store after every term. If the process passed the lease on, the value of the
-        // former leader would stay beside it for a moment.
+        // The lease goes back to the store after every leadership. If the process handed the lease off, the value
+        // of the former leader would stay beside it for a moment.
         let remote = RemoteCell::new(self, name)?.with_handoff(Handoff::Never);
         Ok(Election { remote: Arc::new(remote) })
     }
@@ -113,7 +112,7 @@ impl Election {
     /// # Cancel safety
     ///
     /// Dropping the future gives up the candidacy. If the candidate had just been elected, the leadership goes to the
-    /// next candidate. Others may have seen the value by then.
+    /// next candidate. Observers may have seen the value of the dropped candidate by then.
     ///
     /// # If the lease is lost
     ///
@@ -183,7 +182,7 @@ impl Election {
 
     /// The present leader, if there is one. Asks the store.
     ///
-    /// It is `None` also while a new leader has not yet stored its value.
+    /// The answer is also `None` while a new leader has not yet stored its value.
     ///
     /// # Cancel safety
     ///
@@ -198,7 +197,7 @@ impl Election {
 
     /// Observes the leader: [`Observer::next`] returns the present state first, and then each change.
     ///
-    /// No request is sent before that call. The observer need not be a candidate, and borrows nothing.
+    /// The call sends no request. The caller need not be a candidate, and the observer borrows nothing.
     ///
     /// # Examples
     ///

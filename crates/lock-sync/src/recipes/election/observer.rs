@@ -13,15 +13,15 @@ use crate::recipes::cell::{RemoteCell, Watcher};
 /// Reports the leader of an [`Election`](crate::Election), and each change.
 /// [`Election::observe`](crate::Election::observe) returns it.
 ///
-/// The observer asks the store after each hint. A hint can be lost, and there is none if a leader dies. So the
-/// observer also asks every third of a [lease](crate::Builder::ttl). Of several changes between two requests, it
-/// reports only the last.
+/// The observer asks the store after each hint. A hint can get lost, and the death of a leader sends no hint. So
+/// the observer also asks every third of a [lease](crate::Builder::ttl). If there are several changes between
+/// two requests, it reports only the last.
 pub struct Observer {
     remote: Arc<RemoteCell>,
     watcher: Watcher,
-    /// There may be a change that was not loaded yet.
+    /// There may be a change that the observer has not loaded yet.
     stale: bool,
-    /// The state that was reported last.
+    /// The last reported state.
     told: Option<Option<LeaderInfo>>,
 }
 
@@ -42,8 +42,8 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// An error of the store or of the connection to it, if waiting does not cure it, or if it has lasted for as long
-    /// as a lease lives.
+    /// An error of the store or of the connection to it, if the error is not retryable, or has lasted as long as a
+    /// lease lives.
     pub async fn next(&mut self) -> Result<Option<LeaderInfo>, Error> {
         loop {
             if !self.stale {
@@ -93,7 +93,7 @@ impl fmt::Debug for Observer {
 fn error(denial: Denial) -> Error {
     match denial {
         Denial::Failed(error) | Denial::Timeout(Some(error)) => error,
-        // A load has no wait limit, and is never refused.
+        // A load has no wait limit, and the store refuses no load.
         other => Error::new(lock_core::ErrorKind::Other, format!("cannot look: {other:?}")),
     }
 }

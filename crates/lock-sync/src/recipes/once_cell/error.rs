@@ -12,11 +12,11 @@ use crate::recipes::cell::Unstored;
 
 /// Why there is no value. `E` is the error of an initialization that can fail.
 ///
-/// It is a [`std::error::Error`] for every `E` that can be shown, so also for an `anyhow::Error` or a
-/// `Box<dyn Error>`, which are none. For that reason its [`source`](StdError::source) does not return `E`: the message
-/// contains it.
+/// The type is a [`std::error::Error`] for every `E` with `Display`, so also for an `anyhow::Error` or a `Box<dyn
+/// Error>`, which are not `Error` themselves. For that reason [`source`](StdError::source) does not return `E`. The
+/// message contains the message of `E`.
 ///
-/// Two errors are equal if they have one variant, and if the backend errors in them have one [kind](Error::kind).
+/// Two errors are equal if they have equal variants, and if the backend errors in them have equal [kinds](Error::kind).
 ///
 /// See [`OnceCell::get_or_try_init`](crate::OnceCell::get_or_try_init) for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,17 +28,17 @@ pub enum OnceCellError<E = Infallible> {
     Lost(LeaseLost),
     /// The wait limit was reached.
     ///
-    /// If the store had failed or had not answered when the limit was reached, `source` says so. Otherwise no caller
-    /// had initialized the value by then.
+    /// If `source` is `Some`, the store had failed or had not answered by then. Otherwise no caller had initialized
+    /// the value by then.
     Timeout {
-        /// The last failure of the backend, unless it has answered since.
+        /// The last failure of the backend, unless the backend has answered since.
         source: Option<Error>,
     },
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called.
     Closed,
     /// The value cannot be stored, or the stored value is not of this type.
     Value(Error),
-    /// The backend failed in a way that waiting does not cure, or for longer than a lease lives.
+    /// The backend failed with an error that is not retryable, or for longer than a lease lives.
     Backend(Error),
 }
 

@@ -1,14 +1,14 @@
-//! Loading the value, and settling it so that all others see it too.
+//! Loads the value, and settles it, so that all callers see it.
 //!
 //! A store of several servers may show a value to one caller and not to the next: the value is not settled. No cell
-//! returns such a value. A cell settles it first, as a register over majorities does (Attiya, Bar-Noy and Dolev,
-//! *Sharing memory robustly in message-passing systems*, 1995): a cell that finds such a value takes the lock and loads
-//! again. If the value is still not settled, the cell stores it once more, under its own token. An initialization that
-//! finds such a value under the lock does so too, and does not make another value.
+//! returns such a value. A cell first settles it, as a register over majorities does (Attiya, Bar-Noy and Dolev,
+//! *Sharing memory robustly in message-passing systems*, 1995). The cell takes the lock and loads again. If the value
+//! is still not settled, the cell stores it once more, under its own token. An initialization that finds such a value
+//! under the lock also stores it once more, and makes no other value.
 //!
 //! Under the lock, the holder decides by the value that it loads [under its claim](lock_core::CellBackend::load_under).
 //! From then on the store refuses every late request of a former holder, because each holder has a lease of its own:
-//! this lock is never passed on inside the process.
+//! the process never hands this lock off.
 
 use serde::de::DeserializeOwned;
 use tokio::sync::MutexGuard;
@@ -17,15 +17,15 @@ use super::{OnceCell, OnceCellError, decode};
 use crate::bare::{Hold, Limit, Wait};
 
 impl<T: DeserializeOwned> OnceCell<T> {
-    /// The value, if any process has initialized it. Asks the store unless this cell has it.
+    /// Returns the value, if any process has initialized it. Asks the store unless this cell has
+    /// the value.
     ///
-    /// It does not wait for other callers, unless it finds a value
-    /// [that others may not see](OnceCell#one-value-for-all). For such a value it takes the lock, and waits for the
-    /// lock no longer than the [wait limit](crate::Builder::wait_limit).
+    /// The call waits for other callers only if it finds a value [that is not settled](OnceCell#one-value-for-all).
+    /// Then it takes the lock, and waits for the lock no longer than the [wait limit](crate::Builder::wait_limit).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future has no visible effect. If it was settling the value, the next caller settles it.
+    /// Dropping the future has no visible effect. If the call was settling the value, the next caller settles it.
     ///
     /// # Errors
     ///
@@ -43,13 +43,13 @@ impl<T: DeserializeOwned> OnceCell<T> {
 
     /// Waits until another caller has initialized the value, and returns it.
     ///
-    /// It does not initialize the value. It waits for the lock only if it finds a value
-    /// [that others may not see](OnceCell#one-value-for-all). The store sends a hint to the waiters when the value is
-    /// stored. In case a hint is lost, they ask again every third of a [lease](crate::Builder::ttl).
+    /// The call does not initialize the value. It takes the lock only if it finds a value [that is not
+    /// settled](OnceCell#one-value-for-all). When a holder stores the value, the store sends a hint to the waiters.
+    /// In case a hint gets lost, they also ask every third of a [lease](crate::Builder::ttl).
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future has no effect. Calling it again goes on waiting.
+    /// Dropping the future has no effect. Another call goes on to wait.
     ///
     /// # Errors
     ///
@@ -97,19 +97,19 @@ impl<T: DeserializeOwned> OnceCell<T> {
     }
 }
 
-/// What a load found out about the value.
+/// The outcome of a load.
 pub(super) enum Seen<'a, T> {
     Nothing,
     /// A settled value.
     Value(&'a T),
-    /// A value that others may not see.
+    /// A value that is not settled.
     Unsettled {
         /// Whether its writer still holds the lock, and may be about to settle it.
         held: bool,
     },
 }
 
-/// How a call that needs the value begins.
+/// The state in which a call that needs the value begins.
 pub(super) enum Entered<'a, T> {
     /// There is a value.
     Late(&'a T),
@@ -118,7 +118,7 @@ pub(super) enum Entered<'a, T> {
 }
 
 impl<T: DeserializeOwned> OnceCell<T> {
-    /// The value, if this cell or the store has one. A value that is not settled is settled first.
+    /// The value, if this cell or the store has one. Settles it first, if need be.
     pub(super) async fn find<E>(&self, limit: Limit) -> Result<Option<&T>, OnceCellError<E>> {
         match self.look(limit).await? {
             Seen::Value(value) => Ok(Some(value)),
@@ -143,7 +143,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
         })
     }
 
-    /// Makes sure that all callers see the value, or that none does.
+    /// Makes sure that all callers see the value, or that no caller does.
     async fn settle<E>(&self, limit: Limit) -> Result<Option<&T>, OnceCellError<E>> {
         let mut watcher = self.remote.watcher(self.remote.interval());
         loop {
@@ -159,7 +159,8 @@ impl<T: DeserializeOwned> OnceCell<T> {
         match self.enter(limit).await? {
             Entered::Late(value) => Ok(Some(value)),
             Entered::Leader(hold, _turn) => {
-                // The holder finds no value: it was erased, or too few servers ever had it. Erase it for all.
+                // The holder finds no value: the value was erased, or too few servers ever had it. Erase it for all
+                // callers.
                 self.remote.store(&hold, None).await?;
                 Ok(None)
             }

@@ -14,17 +14,17 @@ use crate::lease::Lease;
 impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// Returns the value. If neither this cell nor the store has one, initializes it with the result of `f`.
     ///
-    /// It waits while another task, of this process or another, initializes the value. It calls `f` only under
-    /// the lock, and only if there is still no value. If an attempt has left a value in
-    /// [a part of the store](OnceCell#one-value-for-all), it stores that value once more instead.
+    /// The call waits while another task, of this process or another, initializes the value. It runs `f` only
+    /// under the lock, and only if there is still no value. If an earlier attempt has left a value in [a part
+    /// of the store](OnceCell#one-value-for-all), the call stores that value once more, and does not run `f`.
     ///
-    /// As with tokio, the call waits for itself for ever if `f` initializes this cell. `f` must not
-    /// [load](Self::load) a cell with this name either.
+    /// As with tokio, the call waits for itself for ever if `f` initializes this cell. Nor must `f`
+    /// [load](Self::load) a cell with this name.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops the future of `f` and gives the lock up. Another call makes another attempt. If the
-    /// future is dropped while it stores the value, the value may be stored nevertheless. Then all callers see it.
+    /// future is dropped while it stores the value, the store may still get the value. Then all callers see it.
     ///
     /// # Errors
     ///
@@ -55,12 +55,13 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// Returns the value. If neither this cell nor the store has one, initializes it with the result of `f`, unless
     /// that is an error.
     ///
-    /// Otherwise it works as [`get_or_init`](Self::get_or_init).
+    /// The rest is as with [`get_or_init`](Self::get_or_init).
     ///
     /// # If the lease is lost
     ///
-    /// If the lease is lost while `f` runs, its future is dropped. If another attempt has stored a value by
-    /// then, the call returns that value. Otherwise the call fails, and another call makes another attempt.
+    /// If the lease is lost while `f` runs, the call drops the future of `f`. If another attempt has stored
+    /// a value by then, the call returns that value. Otherwise the call fails, and the next call makes
+    /// another attempt.
     ///
     /// # Cancel safety
     ///
@@ -128,11 +129,11 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
 
     /// Initializes the value with `value`, if there is no value and no other attempt is under way.
     ///
-    /// It asks the store, but waits for no other attempt.
+    /// The call asks the store, but waits for no other attempt.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped while it stores the value, the value may be stored nevertheless.
+    /// If the future is dropped while it stores the value, the store may still get the value.
     ///
     /// # Errors
     ///
@@ -163,7 +164,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         let Ok(_turn) = self.turn.try_lock() else {
             return Err(SetError::InitializingError(value));
         };
-        // The lock first, so that no other attempt gets between the load and the store.
+        // The lock comes first, so that no other attempt gets between the load and the store.
         let locked = self.remote.lock(Wait::Try).await;
         let failed = match locked {
             Ok(hold) => match self.find_under(&hold, Limit::none()).await {

@@ -19,39 +19,39 @@ use crate::locks::Locks;
 use crate::options::options;
 use crate::recipes::cell::RemoteCell;
 
-/// A value that one process of all initializes, and that the others read. It is like [`tokio::sync::OnceCell`], but
-/// the value is in the store.
+/// A value that one of all processes initializes, and that all others read: a [`tokio::sync::OnceCell`] whose value
+/// is in the store.
 ///
-/// [`Locks::once_cell`] makes it and gives it a name. The first caller that needs the value computes it under the lock
-/// with that name, and stores it beside the lock, as JSON. All other callers load it from the store. A cell keeps the
-/// value that it has loaded. From then on, [`get`](Self::get) returns it without a request.
+/// [`Locks::once_cell`] makes a cell and gives it a name. The first caller that needs the value computes the value
+/// under the lock with that name, and stores it beside the lock, as JSON. All other callers load the value from the
+/// store. A cell keeps the value that it has loaded. From then on, [`get`](Self::get) returns the value without a
+/// request.
 ///
-/// The value stays in the store for as long as the store keeps it, also when every process has ended.
-/// [`reset`](Self::reset) erases it. It may have up to 64 KiB as JSON. The store can read it, so do not store
-/// secrets.
+/// The store keeps the value, also when every process has ended. [`reset`](Self::reset) erases the value. The
+/// value may have up to 64 KiB as JSON. The store can read it, so do not store secrets.
 ///
 /// # Attempts to initialize
 ///
 /// One attempt runs at a time. If an attempt fails, is cancelled or panics, or if its process dies, the next waiter
 /// makes another attempt: after a crash, as soon as the lease of the dead process has ended. If an attempt loses its
-/// lease, its work is dropped and its value is not stored, because another attempt may run by then. If a process was
-/// stopped for so long that it does not notice the loss, its attempt cannot store a value either: the store refuses it.
+/// lease, its work is dropped and its value is not stored, because another attempt may run by then. If a process stood
+/// still and has not noticed the loss, its attempt cannot store a value either: the store refuses the write.
 ///
-/// So at most one value is ever stored, and all callers get that value. But the work for it may begin more
-/// than once. If the initialization has side effects that matter, use a [`Mutex`](crate::Mutex) and its fencing token
-/// for them.
+/// So the store never has more than one value, and all callers get that value. But the work for the value may begin
+/// more than once. If the initialization has side effects that matter, use a [`Mutex`](crate::Mutex) and its fencing
+/// token for them.
 ///
 /// # One value for all
 ///
-/// In a store of several servers, a majority decides. If a write has failed, or its writer has died, only a few of the
-/// servers may have the value. Then some processes see it and others do not. Such a value is not
-/// *settled* ([`Cell::settled`](lock_core::Cell::settled)), and no cell returns it or keeps it. A cell that finds
-/// it waits as long as the writer holds the lock. Then it takes the lock, and stores the value once more before
-/// it returns it. So an attempt that failed while it stored its value may still determine the value. A single
+/// In a store of several servers, a majority decides. If a write has failed, or its writer has died, only some servers
+/// may have the value. Then some processes see the value and others do not. Such a value is not *settled*
+/// ([`Cell::settled`](lock_core::Cell::settled)), and no cell returns or keeps it. A cell that finds such a value
+/// waits as long as the writer holds the lock. Then the cell takes the lock, and stores the value once more before it
+/// returns the value. So an attempt that failed while it stored its value may still determine the value. A single
 /// server has no such values.
 ///
 /// [`reset`](Self::reset) is an exception. After a failed reset, some callers may find no value, and later callers the
-/// old value, as long as so many servers are silent that the majority is unknown.
+/// old value, as long as too many servers are silent to know the majority.
 ///
 /// # Differences from `tokio::sync::OnceCell`
 ///
@@ -91,15 +91,15 @@ pub struct OnceCell<T> {
     remote: RemoteCell,
     /// What this cell has read or stored.
     value: OnceLock<T>,
-    /// One task of each cell asks the store; the others find the value here.
+    /// One task of each cell asks the store. The other tasks then find the value here.
     turn: Mutex<()>,
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The cell with this name.
+    /// Makes the cell with this name.
     ///
     /// All users of a name must use one type, or types that read each other's JSON. Do not use the name of a cell for
-    /// another lock. No request is sent before the first call that asks for the value.
+    /// another lock. The call sends no request.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<T> OnceCell<T> {
         self.remote.key()
     }
 
-    /// The value, if this cell has it. It sends no request: see [`load`](Self::load).
+    /// The value, if this cell has it. The call sends no request: see [`load`](Self::load).
     pub fn get(&self) -> Option<&T> {
         self.value.get()
     }
@@ -154,24 +154,24 @@ impl<T> OnceCell<T> {
         self.value.get_mut()
     }
 
-    /// Whether this cell has the value. It sends no request.
+    /// Whether this cell has the value. The call sends no request.
     pub fn initialized(&self) -> bool {
         self.value.get().is_some()
     }
 
-    /// Takes the value out of this cell. The store keeps it: see [`reset`](Self::reset).
+    /// Takes the value out of this cell. The store keeps its value: see [`reset`](Self::reset).
     pub fn take(&mut self) -> Option<T> {
         self.value.take()
     }
 
-    /// The value that this cell has. The store keeps it.
+    /// Returns the value of this cell. The store keeps its value.
     pub fn into_inner(self) -> Option<T> {
         self.value.into_inner()
     }
 
-    /// Erases the value in the store, so that it can be initialized again.
+    /// Erases the value in the store. The next caller then initializes it again.
     ///
-    /// It takes the lock for this, as an initialization does, and waits for an initialization that is under way. Other
+    /// The call takes the lock, as an initialization does, and so waits for an initialization that is under way. Other
     /// cells that have the value keep it, in this process and in others.
     ///
     /// # Cancel safety

@@ -12,14 +12,14 @@ use crate::waits::{Attempt, block, future};
 impl SlotSemaphore {
     /// Acquires a permit, waiting until a slot is free.
     ///
-    /// First it asks for one slot after the other, and begins at another slot each time. If no slot is free, it waits
-    /// for all slots at once. The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the
-    /// wait. The future does nothing until it is first polled, and any executor can poll it.
+    /// The call first asks for one slot after the other, and begins at another slot each time. If no slot is free, it
+    /// waits for all slots at once. The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks)
+    /// bounds the wait. The future does nothing until it is first polled, and any executor can poll it.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its positions at all slots. What the future has asked of the store by then is
-    /// undone in the background: a slot that was just granted goes to the next waiter.
+    /// Dropping the future gives up its positions at all slots. The driver undoes its requests in the background:
+    /// a slot that was just granted goes to the next waiter.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ impl SlotSemaphore {
 
     /// Acquires a permit if a slot is free, without waiting for a holder.
     ///
-    /// It asks for one slot after the other, except for slots that this process knows to be taken. If other processes
-    /// hold all slots, this takes a round trip for each slot.
+    /// The call asks for one slot after the other, but skips slots that this process knows to be taken. If other
+    /// processes hold all slots, the call takes a round trip for each slot.
     ///
     /// # Cancel safety
     ///

@@ -22,8 +22,8 @@ use search::Search;
 
 /// A semaphore made of exclusive locks: each of its permits is a *slot*, which has one holder at a time.
 ///
-/// [`Locks::slot_semaphore`] makes it. It works over every backend, and is meant for backends that
-/// cannot count. Where the backend can count, [`Semaphore`](crate::Semaphore) does more at a lower cost.
+/// [`Locks::slot_semaphore`] makes it. It works over every backend. Use it over backends that cannot
+/// count. If the backend can count, [`Semaphore`](crate::Semaphore) does more at a lower cost.
 ///
 /// # Why a quorum cannot count
 ///
@@ -36,38 +36,38 @@ use search::Search;
 /// | second | *b*, *c* | 1, 2, 1 |
 /// | third | *a*, *c* | 2, 2, 2 |
 ///
-/// No node has given out more than its two permits, and every holder has a majority, but there are three holders. Any
-/// two majorities have a node in common, so a quorum can agree on one holder of one lock. Two permits therefore
-/// need two locks.
+/// No node has given out more than its two permits, and every holder has a majority, but there are three holders. A
+/// quorum can agree on one holder of one lock, because any two majorities have a node in common. Two permits
+/// therefore need two locks.
 ///
 /// # What a permit means
 ///
 /// A permit has the *lease* of its slot, as a [guard](crate::Mutex#what-the-guard-means) has the lease of its lock.
-/// The driver renews it in the background. If renewal fails, the lease is lost. After a crash, the slot is free when
-/// the lease ends. There are at most as many *valid* permits as slots, under the conditions that hold for one lock, if
-/// all processes give one number of permits. No store keeps this number: if processes give different numbers, there
-/// can be as many holders as the greatest number.
+/// The driver renews the lease in the background. If renewal fails, the lease is lost. After a crash, the slot is free
+/// when the lease ends. Under the conditions of one lock, there are at most as many *valid* permits as slots. No store
+/// keeps the number of slots: if processes give different numbers, there can be as many holders as the greatest
+/// number.
 ///
 /// The slots are ordinary locks. Their names are the name of the semaphore followed by `#0`, `#1` and so on. They can
 /// be [inspected](Locks::inspect) by these names. A mutex with such a name occupies the slot.
 ///
 /// # Order
 ///
-/// A waiter waits for all slots at once, and takes the first one that it is granted. Each slot serves its waiters
-/// in their order, as a [`Mutex`](crate::Mutex#order) does. There is no order over all slots together: two waiters that
-/// come at one time may stand in a different order at each slot, and a process that used a slot goes to the end of the
-/// queue of that slot alone. No waiter waits forever: every queue moves on.
+/// A waiter waits for all slots at once, and takes the first one that it is granted. Each slot has an order of its
+/// waiters, as a [`Mutex`](crate::Mutex#order) has. All slots together have no order: two waiters that come at one time
+/// may have a different order at each slot, and a process that used a slot goes to the end of the queue of that slot
+/// alone. No waiter waits for ever, because every queue moves on.
 ///
 /// A wait costs two requests for each slot, and a place in the queue of each slot, which the process renews as the
-/// place of a mutex. Only the first waiter of a process pays for it. If two slots become free at one moment, a waiter
-/// may be granted both. It gives one back, and a [`try_acquire`](Self::try_acquire) of another process may find no
-/// free slot meanwhile.
+/// place of a mutex. Only the first waiter of a process has this cost. If two slots become free at one moment, a
+/// waiter may get both. It gives one slot back, and a [`try_acquire`](Self::try_acquire) of another process may find
+/// no free slot meanwhile.
 ///
 /// # Differences from `Semaphore`
 ///
 /// - There is no `acquire_many`: two requests for two slots each could get one each and wait for each
 ///   other. To hold several locks, give them names, and take them with [`Locks::lock_all`].
-/// - It does not report the number of free permits, and permits cannot be added or removed.
+/// - It does not report the number of free permits, and has no calls that add or remove permits.
 /// - There are at most [`MAX_PERMITS`](Self::MAX_PERMITS), because each permit is a lock.
 /// - A permit has a [slot](SlotPermit::slot), and a fencing token for that slot alone.
 ///
@@ -96,16 +96,17 @@ pub struct SlotSemaphore {
     /// The lock of each slot, in the order of the slots.
     slots: Arc<[BareLock]>,
     key: Key,
-    /// The slot at which the next search begins. Each process starts at a random slot, and each search at the next.
+    /// The slot at which the next search begins. Each process begins at a random slot, and each search begins one slot
+    /// later.
     next: AtomicUsize,
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The semaphore with this name, whose permits are this number of exclusive locks.
+    /// Makes the semaphore with this name, whose permits are this number of exclusive locks.
     ///
-    /// It is for backends that cannot count, such as a quorum: see [why](SlotSemaphore#why-a-quorum-cannot-count).
-    /// All users of a name must give one number; this is not checked. No request is sent before the first call that
-    /// asks for a permit.
+    /// Use it over backends that cannot count, such as a quorum: see
+    /// [why](SlotSemaphore#why-a-quorum-cannot-count). All users of a name must give one number; no store checks
+    /// this. The call sends no request.
     ///
     /// # Errors
     ///
@@ -157,9 +158,10 @@ impl SlotSemaphore {
         self.slots.len()
     }
 
-    /// Sets how far this process passes slots on among its own tasks while other processes wait.
+    /// Sets how long this process hands slots off among its own tasks while other processes wait.
     ///
-    /// It replaces the setting of its [`Locks`], for the permits of this handle: the permit that is given back decides.
+    /// This setting replaces the setting of the [`Locks`] for the permits of this handle: the setting of the permit
+    /// that is given back decides.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self {
         self.slots = self.slots.iter().map(|slot| slot.clone().with_handoff(handoff)).collect();
@@ -200,11 +202,11 @@ fn slot_key(name: &Key, slot: usize) -> Result<Key, Error> {
 /// The name of the semaphore whose slot 0 has this name. It includes the prefix of the locks.
 fn semaphore_key(slot: &Key) -> Result<Key, Error> {
     let name = slot.as_bytes().strip_suffix(b"#0").unwrap_or(slot.as_bytes());
-    // An exact key must not be empty, but no request uses this one.
+    // An exact key must not be empty, so an empty name is no exact key. No request uses it.
     if name.is_empty() { Key::new(name) } else { with_bytes(slot, name.to_vec()) }
 }
 
-/// A key with these bytes and the kind of `like`.
+/// A key with these bytes, exact if `like` is exact.
 fn with_bytes(like: &Key, bytes: Vec<u8>) -> Result<Key, Error> {
     if like.is_as_is() { Key::raw(bytes) } else { Key::new(bytes) }
 }

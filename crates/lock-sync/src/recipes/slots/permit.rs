@@ -11,15 +11,15 @@ use crate::lease::Lease;
 ///
 /// # Dropping
 ///
-/// Dropping it gives the slot back. If another task of this process waits and may have the slot next, that task gets
-/// it at once. Otherwise the release is *enqueued*: the driver sends it to the store a moment later, from its own
-/// thread. A drop never blocks, spawns or panics, and needs no runtime. Use [`release`](Self::release) to
-/// wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
+/// Dropping the permit gives the slot back. If another task of this process waits and may have the slot next, that
+/// task gets the slot at once. Otherwise the release is *enqueued*: the driver sends it to the store a moment later,
+/// from its own thread. A drop never blocks, spawns or panics, and needs no runtime. Use [`release`](Self::release)
+/// to wait for the store, and [`Locks::shutdown`](crate::Locks::shutdown) before the process ends.
 ///
 /// # If the lease is lost
 ///
-/// This value still exists, but its slot has gone back to the semaphore, and another holder may have it.
-/// Its [`Lease`] reports the loss by the clock and as a future.
+/// The permit still exists, but its slot has gone back to the semaphore, and another holder may have the
+/// slot. Its [`Lease`] reports the loss by the clock and as a future.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the permit is given back at once"]
 pub struct SlotPermit<'a> {
@@ -28,7 +28,7 @@ pub struct SlotPermit<'a> {
     semaphore: &'a SlotSemaphore,
 }
 
-/// A permit of a [`SlotSemaphore`] that borrows nothing: it keeps an `Arc` of it.
+/// A permit of a [`SlotSemaphore`] that borrows nothing: it keeps an `Arc` of its semaphore.
 ///
 /// Otherwise it is like [`SlotPermit`].
 #[clippy::has_significant_drop]
@@ -70,8 +70,8 @@ macro_rules! permit_methods {
     ([$($generics:tt)*], $permit:ty, $name:literal) => {
         impl<$($generics)*> $permit {
             /// The number of the slot, from zero. No other holder has this slot while the permit is valid, so the
-            /// number can select one of several resources. The name of its lock, which the [`Lease`] has, is the name of
-            /// the semaphore, `#`, and the number of the slot.
+            /// number can select one of several resources. The name of the lock in the [`Lease`] is the name of the
+            /// semaphore, `#`, and the number of the slot.
             pub fn slot(&self) -> usize {
                 self.slot
             }

@@ -11,8 +11,8 @@ use crate::bare::{Acquiring, BareLock, Bell, Denial, Hold, Limit, Wait, unanswer
 
 /// A wait for one of several slots. It can be dropped at any point.
 ///
-/// First it tries one slot after the other: a request for all at once would take all free slots for a moment, and
-/// other waiters need them. Only if no slot is free, it waits for all of them.
+/// First it tries one slot after the other, because a request for all slots would take all free slots for a
+/// moment from other waiters. Only if no slot is free does it wait for all slots.
 pub(super) struct Search {
     slots: Arc<[BareLock]>,
     first: usize,
@@ -28,7 +28,7 @@ pub(super) struct Search {
 #[allow(clippy::large_enum_variant, reason = "one of them takes all the time that there is")]
 enum State {
     New,
-    /// After this number of other slots, with the bell that rings at the limit.
+    /// The search, after this number of other slots, with the bell that rings at the limit.
     Trying {
         tried: usize,
         place: Place,
@@ -44,7 +44,7 @@ type Place = (usize, Acquiring);
 /// The waits for all slots that have not failed.
 struct Lines {
     places: Vec<Place>,
-    /// Why the other slots were left out.
+    /// Why the waits for the other slots failed.
     denial: Option<Denial>,
 }
 
@@ -66,7 +66,7 @@ impl Search {
         // A task that acquires in a loop yields to other tasks now and then, as with tokio's locks.
         let coop = ready!(poll_proceed(context));
         let found = ready!(self.poll_slots(context));
-        // The places in the other lines are given up now, not when the future is dropped.
+        // Gives the places in the other lines up now, and not when the future is dropped.
         self.state = State::Done;
         coop.made_progress();
         Poll::Ready(found)
@@ -112,13 +112,13 @@ impl Search {
         Ok(())
     }
 
-    /// Goes on after a slot that was not free; or returns why the wait is over.
+    /// Goes on after a slot that was not free, or returns why the wait is over.
     fn go_on(&mut self, tried: usize, denial: Denial, bell: Bell) -> Option<Denial> {
         match denial {
             Denial::WouldBlock if tried < self.slots.len() => self.attempt(tried, bell),
             Denial::WouldBlock if !matches!(self.wait, Wait::Try) => self.stand_in_line(),
-            // If the store does not answer, a request for each further slot would take its full time.
-            // The wait for all slots at once tolerates such a store.
+            // If the store is silent, a request for each further slot would take its full time. So
+            // the wait for all slots at once begins, which tolerates a silent store.
             Denial::Failed(error) if error.is_retryable() && !matches!(self.wait, Wait::Try) => {
                 self.stand_in_line();
             }
@@ -138,7 +138,7 @@ impl Search {
         self.state = State::Waiting(Lines { places, denial: None });
     }
 
-    /// The wait for the slot this number after the first.
+    /// The wait for the slot with this offset from the first slot.
     fn place(&self, after: usize, wait: Wait) -> Place {
         let slot = (self.first + after) % self.slots.len();
         let mut acquiring = self.slots[slot].acquiring(Mode::Exclusive, wait);

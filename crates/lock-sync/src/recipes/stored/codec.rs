@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 /// All users of a name must use one codec. [`Json`] is the default. [`Bytes`] stores bytes as they are. `Postcard` is
 /// short, and needs the feature `postcard`.
 ///
-/// A codec runs on the task that locks or commits, and outside all locks of this crate. If it panics while a value is
-/// read, the lock is released. If it panics while a value is written, nothing is sent, and the lock is released.
+/// A codec runs in the task that locks or commits, and outside all internal locks of this crate. If the codec panics,
+/// the lock is released. If it panics while it encodes a value, nothing is sent.
 ///
 /// # Examples
 ///
@@ -49,14 +49,14 @@ pub trait Codec<T>: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The reason for which the value has no bytes.
+    /// The reason why the value has no bytes.
     fn encode(&self, value: &T) -> Result<Vec<u8>, CodecError>;
 
     /// The value of these bytes.
     ///
     /// # Errors
     ///
-    /// The reason for which the bytes are no value of this type.
+    /// The reason why the bytes are not a value of this type.
     fn decode(&self, bytes: &[u8]) -> Result<T, CodecError>;
 }
 

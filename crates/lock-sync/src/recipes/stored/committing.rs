@@ -13,13 +13,13 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
     /// Stores the value and releases the lock, in one step that only the holder can perform. Returns the version of the
     /// value.
     ///
-    /// If another task of this process waits, the store keeps the lease, and that task gets the lock with the value once
-    /// the store has answered.
+    /// If another task of this process waits, the process keeps the lease, and that task gets the lock with the value
+    /// once the store has answered.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the lock up, and leaves open whether the value was stored. It is stored before the lock
-    /// is free, or never.
+    /// Dropping the future gives the lock up. The outcome of the write is then unknown: the value is stored before the
+    /// lock is free, or never.
     ///
     /// # If the lease is lost
     ///
@@ -101,13 +101,14 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
 
     /// Stores the value and keeps the lock. Returns the version of the value.
     ///
-    /// Other processes see the value from now on. A later save or commit of this guard gives the value a higher version,
-    /// unless the lease has no further token. After a save without an answer, the next one waits for a token.
+    /// Other processes see the value from now on. A later save or commit of this guard has a higher version, unless the
+    /// lease has no further token. After a save without an answer, the next save waits for a token.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves open whether the value was stored. The guard goes on holding the lock. If it then stores
-    /// nothing more, this process gives the lease back before another guard starts, so that the store decides.
+    /// After a drop of the future, the outcome of the write is unknown. The guard still holds the lock. If the guard
+    /// stores nothing more, this process gives the lease back before another guard begins, so that the next guard finds
+    /// what the store has.
     ///
     /// # If the lease is lost
     ///

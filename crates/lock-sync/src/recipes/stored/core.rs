@@ -1,4 +1,4 @@
-//! What a mutex and its guards have in common.
+//! The part that a mutex and its guards share.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use lock_core::{Cell, Error, ErrorKind};
 use super::codec::{Codec, CodecError};
 use crate::recipes::cell::RemoteCell;
 
-/// The lock with its value, and how values become bytes. Cheap to clone.
+/// The lock with its value, and the codec. Clones are cheap.
 pub(super) struct Core<C> {
     pub(super) remote: RemoteCell,
     pub(super) codec: Arc<C>,
-    /// The most bytes that a value may have.
+    /// The greatest length of an encoded value, in bytes.
     pub(super) longest: usize,
 }
 
@@ -32,7 +32,7 @@ impl<C> Core<C> {
         Self { remote: remote.map(|bare| bare.on_driver()), codec, longest }
     }
 
-    /// The bytes of a value, which are not too many.
+    /// The bytes of a value. Refuses a value that is too long.
     pub(super) fn encode<T>(&self, value: &T) -> Result<Vec<u8>, Unsendable>
     where
         C: Codec<T>,

@@ -10,7 +10,7 @@ use super::guard::StoredMutexGuard;
 use crate::bare::Denial;
 use crate::error::{LeaseLost, LockError, TryLockError};
 
-/// Why there is no guard, before the caller's error is known.
+/// Why there is no guard, before it becomes the error of the call.
 pub(super) enum NoGuard {
     Denied(Denial),
     /// The codec cannot read the stored value.
@@ -47,9 +47,10 @@ impl From<NoGuard> for TryLockError {
     }
 }
 
-/// Why a [commit](StoredMutexGuard::commit) has not stored the value, or may not have.
+/// Why a [commit](StoredMutexGuard::commit) failed, or may have failed.
 ///
-/// Every variant returns the value: with the guard if the lock is still held, or without it.
+/// Every variant returns the value: inside the guard if the guard still holds the lock, and else by
+/// itself.
 #[non_exhaustive]
 pub enum CommitError<T, C = Json> {
     /// The codec cannot encode the value. Nothing was sent.
@@ -59,7 +60,7 @@ pub enum CommitError<T, C = Json> {
         /// The reason.
         source: CodecError,
     },
-    /// The value is too long, so nothing was sent; or the store has refused it. Nothing was stored.
+    /// The value is too long, so nothing was sent; or the store has refused the value. Nothing was stored.
     Refused {
         /// The guard, which still holds the lock.
         guard: Box<StoredMutexGuard<T, C>>,
@@ -73,10 +74,12 @@ pub enum CommitError<T, C = Json> {
         /// Why the lease was lost.
         source: LeaseLost,
     },
-    /// The store has not said whether the value was stored, or it can no longer tell: later holders have stored values since,
-    /// or a few of several servers may have the value. This guard holds the lock no longer.
+    /// It is unknown whether the value was stored. Either the store has not answered; or later holders have stored
+    /// other values meanwhile; or only some of several servers may have the value. The guard does not hold the lock any
+    /// more.
     ///
-    /// Lock again, and look at the value, to find out. (Give each change an id, if the value alone does not tell.)
+    /// Lock again, and look at the stored value. (Give each change an id, if you cannot see from the value whether the
+    /// change is in it.)
     Unknown {
         /// The value that may have been stored.
         value: T,
@@ -86,7 +89,7 @@ pub enum CommitError<T, C = Json> {
 }
 
 impl<T, C> CommitError<T, C> {
-    /// The value. If the guard still holds the lock, this gives the lock up.
+    /// Returns the value. If the guard still holds the lock, the call gives the lock up.
     ///
     /// [`StoredMutex`](crate::StoredMutex#examples) has an example of a commit.
     pub fn into_value(self) -> T {
@@ -131,14 +134,14 @@ impl<T, C> StdError for CommitError<T, C> {
     }
 }
 
-/// Why a [save](StoredMutexGuard::save), or an [update](crate::Leadership::update) by a leader, has not stored the value,
-/// or may not have. The guard keeps the value.
+/// Why a [save](StoredMutexGuard::save), or an [update](crate::Leadership::update) by a leader, failed or may have
+/// failed. The guard keeps the value.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SaveError {
     /// The codec cannot encode the value. Nothing was sent.
     Encode(CodecError),
-    /// The value is too long, so nothing was sent; or the store has refused it. Nothing was stored.
+    /// The value is too long, so nothing was sent; or the store has refused the value. Nothing was stored.
     Refused(Error),
     /// The lease was lost before. Nothing was stored.
     Lost(LeaseLost),
@@ -216,7 +219,7 @@ impl<T, C> StdError for StoredUpdateError<T, C> {
     }
 }
 
-/// For the code that does not need the value. An error whose outcome is [unknown](CommitError::Unknown) becomes
+/// For code that does not need the value. An error whose outcome is [unknown](CommitError::Unknown) becomes
 /// [`LockError::Backend`].
 impl<T, C> From<CommitError<T, C>> for LockError {
     fn from(error: CommitError<T, C>) -> Self {

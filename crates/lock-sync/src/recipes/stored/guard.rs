@@ -17,10 +17,10 @@ use crate::recipes::stored::codec::Json;
 ///
 /// # Dropping
 ///
-/// **Dropping the guard discards the changes** since the last save: the store and the next guard keep the value as it was.
-/// If the guard has given mutable access since then, a log line at the level `debug` says so. The lock is given up as when
-/// a [`MutexGuard`](crate::MutexGuard#dropping) is dropped. Use [`release`](Self::release) to discard and to wait
-/// for the store.
+/// **Dropping the guard discards the changes** since the last save: the store and the next guard keep the value as it
+/// was. If the guard has given mutable access since then, a log line at the level `debug` says so. The drop gives the
+/// lock up as the drop of a [`MutexGuard`](crate::MutexGuard#dropping) does. Use [`release`](Self::release) to discard
+/// the changes and to wait for the store.
 ///
 /// # If the lease is lost
 ///
@@ -37,7 +37,7 @@ pub struct StoredMutexGuard<T, C = Json> {
     pub(super) version: Option<FencingToken>,
 }
 
-/// What became of the changes. If they are dropped with the guard, the log says so.
+/// The state of the changes. If the guard is dropped with changes, the log says so.
 pub(super) struct Changes {
     key: Key,
     fate: Fate,
@@ -45,20 +45,20 @@ pub(super) struct Changes {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// There are none, they were stored, or the caller gets them back.
+    /// There are no changes, the store has them, or the caller gets them back.
     Settled,
     Unsaved,
-    /// A request to store them has no answer.
+    /// A request to store the changes has no answer.
     InDoubt,
 }
 
 impl Changes {
-    /// The changes were stored, or the caller gets them back.
+    /// The store has the changes, or the caller gets them back.
     pub(super) fn settle(&mut self) {
         self.fate = Fate::Settled;
     }
 
-    /// The caller may have made changes, or what was to be stored was not stored.
+    /// The caller may have made changes, or a write of changes failed.
     pub(super) fn keep(&mut self) {
         self.fate = Fate::Unsaved;
     }
@@ -116,7 +116,7 @@ impl<T, C> StoredMutexGuard<T, C> {
         this.version
     }
 
-    /// The value, without storing it. The lock is given up.
+    /// Returns the value without storing it, and gives the lock up.
     pub(super) fn into_value(self) -> T {
         let Self { value, mut changes, .. } = self;
         changes.settle();

@@ -15,16 +15,16 @@ use crate::blocking::{assert_may_block, block_on};
 use crate::error::{LockError, TryLockError};
 
 impl<T, C: Codec<T>> StoredMutex<T, C> {
-    /// Locks this mutex, waiting until no other guard holds the lock, in this process or another. The guard has the value
-    /// that was stored last.
+    /// Locks this mutex. Waits until no other guard holds the lock, in this process or another. The guard has the last
+    /// stored value.
     ///
     /// The [wait limit](crate::Builder::wait_limit) of its [`Locks`](crate::Locks) bounds the wait. The guard borrows
-    /// nothing. The value comes with the grant, if the store can bring it, and else the guard loads it.
+    /// nothing. If the store can send the value with the grant, it does. Otherwise the call loads the value.
     ///
     /// # Cancel safety
     ///
-    /// Tasks are served in the order in which their futures were first polled. Dropping the future gives up the task's
-    /// position in that line, and undoes what it has asked of the store, as with [`Mutex::lock`](crate::Mutex::lock).
+    /// Tasks get the lock in the order in which their futures were first polled. A dropped future gives up its
+    /// position in that line, and the driver undoes its request, as with [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`] if the lock is held, or another task of this process waits for it;
+    /// - [`TryLockError::WouldBlock`] if the lock has a holder, or another task of this process waits for it;
     /// - else as [`lock`](Self::lock).
     ///
     /// # Examples

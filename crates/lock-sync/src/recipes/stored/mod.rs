@@ -34,35 +34,36 @@ use crate::recipes::cell::RemoteCell;
 
 /// A mutex whose value is in the store, beside the lock: all processes share the value as well as the lock.
 ///
-/// [`Locks::stored_mutex`] makes it and gives it a name. [`lock`](Self::lock) waits for the lock, and brings the value that
-/// was committed last. The first holder of all finds the initial value. The guard gives access to a copy of the value.
-/// [`commit`](StoredMutexGuard::commit) stores the changed value and releases the lock, in one step that only the holder
-/// can perform. **A guard that is dropped discards its changes**, and says so in the log at the level `debug`.
+/// [`Locks::stored_mutex`] makes a mutex and gives it a name. [`lock`](Self::lock) waits for the lock, and returns a
+/// guard with the last committed value. The first holder finds the initial value. The guard gives access to a copy of
+/// the value. [`commit`](StoredMutexGuard::commit) stores the changed value and releases the lock, in one step that
+/// only the holder can perform. **A guard that is dropped discards its changes**, and says so in the log at the level
+/// `debug`.
 ///
 /// # What is promised
 ///
-/// - **A committed value is not lost**, as long as the store keeps its data: every later guard, in any process, begins with
-///   it or with a later one. If the store grants leases that
-///   [replicas confirm](https://docs.rs/lock-redis), a commit returns after the replicas have the value.
-/// - **No value is half seen**: a guard, a [snapshot](Self::snapshot) or a [subscriber](Self::subscribe) gets a value as
-///   one commit or [save](StoredMutexGuard::save) has stored it.
-/// - **Versions increase**: the version of a value is the [fencing token](lock_core::FencingToken) of the holder that stored
-///   it. A holder that stores several times gets a higher token for each value, as long as its lease has further tokens.
-///   In a store of several servers, the next holder stores the value again, under its own token, if it finds the value on
-///   too few servers.
+/// - **A committed value is not lost**, as long as the store keeps its data: every later guard, in any process, begins
+///   with this value or with a later one. If [replicas confirm](https://docs.rs/lock-redis) each grant, a commit
+///   returns after the replicas have the value.
+/// - **Values are whole**: a guard, a [snapshot](Self::snapshot) or a [subscriber](Self::subscribe) gets a value as one
+///   commit or [save](StoredMutexGuard::save) has stored it.
+/// - **Versions increase**: the version of a value is the [fencing token](lock_core::FencingToken) of the holder that
+///   stored it. A holder that stores several times gets a higher token for each value, as long as its lease has further
+///   tokens. In a store of several servers, if the next holder finds the value on too few servers, it stores the value
+///   again, under its own token.
 /// - **A holder that has lost its lease stores nothing.** [`CommitError::Lost`] says so, and returns the value.
 ///
-/// If the store does not answer a commit, the client asks for the outcome. It reports
-/// [`CommitError::Unknown`] if the store does not answer that question either, or can no longer tell: because later holders
-/// have stored values since, or because a few of several servers may have the value. The
-/// [guide](crate::guide::stored_values#what-unknown-means) says what to do then.
+/// If the store does not answer a commit, the client asks for the outcome. The commit returns [`CommitError::Unknown`]
+/// if the store does not answer that question either, if later holders have stored other values meanwhile, or if only
+/// some of several servers may have the value. The [guide](crate::guide::stored_values#what-unknown-means) says what to
+/// do then.
 ///
 /// # What it costs
 ///
-/// A lock and a commit cost what a lock and a release cost: with `lock-redis`, one command each. Inside a process, the value
-/// passes from guard to guard together with the lease, and each commit costs one command. The next guard of the process
-/// starts only after the store has answered the commit. A value of up to 64 KiB is possible, but each lock and each commit
-/// carries all of it: keep it small, and keep large data elsewhere, under the fencing token.
+/// A lock and a commit cost as much as a lock and a release: with `lock-redis`, one command each. Inside a process, the
+/// value passes from guard to guard together with the lease, and each commit costs one command. The next guard of the
+/// process begins only after the store has answered the commit. A value may have up to 64 KiB, but each lock and each
+/// commit carries the whole value. So keep the value small, and keep large data elsewhere, under the fencing token.
 ///
 /// # Names and types
 ///
@@ -100,9 +101,10 @@ pub struct StoredMutex<T, C = Json> {
 }
 
 impl<B: ?Sized> Locks<B> {
-    /// The mutex with this name, whose value is stored as JSON. `initial` is the value that the first holder finds.
+    /// Makes the mutex with this name, whose value is stored as JSON. `initial` is the value that the first holder
+    /// finds.
     ///
-    /// No request is sent before the first call that asks for the lock or for the value.
+    /// The call sends no request.
     ///
     /// # Errors
     ///
@@ -119,7 +121,7 @@ impl<B: ?Sized> Locks<B> {
         self.stored_mutex_with(name, initial, Json)
     }
 
-    /// The mutex with this name, whose value is stored as this codec encodes it.
+    /// Makes the mutex with this name, whose value this codec encodes.
     ///
     /// # Errors
     ///
@@ -165,9 +167,10 @@ impl<B: ?Sized> Locks<B> {
 }
 
 impl<T, C> StoredMutex<T, C> {
-    /// Sets how far this process passes the lock on among its own tasks while other processes wait.
+    /// Sets how long this process hands the lock off among its own tasks while other processes
+    /// wait.
     ///
-    /// It replaces the setting of its [`Locks`], for the guards of this mutex.
+    /// This setting replaces the setting of the [`Locks`] for the guards of this mutex.
     #[must_use]
     pub fn with_handoff(mut self, handoff: Handoff) -> Self {
         self.core.remote = self.core.remote.map(|bare| bare.with_handoff(handoff));
@@ -220,7 +223,7 @@ impl<T, C> StoredMutex<T, C> {
         self.core.remote.key()
     }
 
-    /// Whether a guard of this process holds the lock now. It sends no request.
+    /// Whether a guard of this process holds the lock now. The call sends no request.
     ///
     /// # Examples
     ///
@@ -248,7 +251,7 @@ impl<T, C> StoredMutex<T, C> {
     }
 }
 
-/// Another handle of one mutex: it shares the lock and the value.
+/// Another handle of this mutex, which shares the lock and the value.
 impl<T, C> Clone for StoredMutex<T, C> {
     fn clone(&self) -> Self {
         Self { core: self.core.clone(), initial: Arc::clone(&self.initial), _value: PhantomData }

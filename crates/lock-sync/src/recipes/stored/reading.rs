@@ -8,7 +8,7 @@ use super::error::NoGuard;
 use crate::bare::Limit;
 use crate::error::LockError;
 
-/// A value of a [`StoredMutex`] as a holder has stored it, or the initial value.
+/// A stored value of a [`StoredMutex`], or the initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot<T> {
@@ -19,12 +19,12 @@ pub struct Snapshot<T> {
 }
 
 impl<T, C: Codec<T>> StoredMutex<T, C> {
-    /// Reads the value that was stored last, and its version, without locking.
+    /// Reads the last stored value and its version, without the lock.
     ///
-    /// A holder may be about to commit another value, so the value may be out of date at once. Use [`lock`](Self::lock) to
-    /// change it.
+    /// A holder may be about to commit another value, so the snapshot may be out of date at once. Use
+    /// [`lock`](Self::lock) to change the value.
     ///
-    /// In a store of several servers, a writer that died may have left a value on a few of the servers. If a snapshot finds
+    /// In a store of several servers, a dead writer may have left a value on some servers only. If a snapshot finds
     /// such a value, it takes the lock once, and settles whether the value counts.
     ///
     /// # Cancel safety
@@ -35,7 +35,7 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     ///
     /// - [`LockError::Value`] if the codec cannot read the stored value;
     /// - [`LockError::Timeout`] and [`LockError::Backend`] if the store was out of reach until the
-    ///   [wait limit](crate::Builder::wait_limit), or, without one, for as long as a lease lives;
+    ///   [wait limit](crate::Builder::wait_limit), or, without a limit, as long as a lease lives;
     /// - as [`lock`](Self::lock) if it had to take the lock.
     ///
     /// # Examples

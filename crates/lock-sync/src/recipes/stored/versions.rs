@@ -16,8 +16,8 @@ use crate::recipes::cell::Watcher;
 
 /// The versions of the value of a [`StoredMutex`], as a stream. [`StoredMutex::subscribe`] returns it.
 ///
-/// It may skip versions. It never goes back, and it always ends at the latest version, as a
-/// [`tokio::sync::watch`] does. It ends after [`Locks::shutdown`](crate::Locks::shutdown).
+/// The stream may skip versions, but never goes back. It comes to the latest version in the end, as
+/// a [`tokio::sync::watch`] does. It ends after [`Locks::shutdown`](crate::Locks::shutdown).
 #[must_use = "streams do nothing unless polled"]
 pub struct Versions<T> {
     key: Key,
@@ -29,22 +29,23 @@ where
     T: Send + Sync + 'static,
     C: Codec<T>,
 {
-    /// Follows the value: a stream of the stored values with their versions. The first item is the value that is stored
-    /// now, if there is one.
+    /// Follows the value: a stream of the stored values with their versions. The first item is the present stored
+    /// value, if there is one.
     ///
-    /// The store sends a hint when a value is stored, and the stream then loads the value. In case a hint is lost, it also
-    /// looks every third of a [lease](crate::Builder::ttl). It connects again by itself. After an error, the stream goes on.
+    /// When a holder stores a value, the store sends a hint, and the stream loads the value. In case a hint gets lost,
+    /// the stream also loads every third of a [lease](crate::Builder::ttl). It connects again by itself. After an
+    /// error, the stream goes on.
     ///
-    /// In a store of several servers, too few of the servers that can be reached may have the latest value. If that lasts,
-    /// the stream takes the lock once, if it is free, and stores the value again, as a [snapshot](Self::snapshot) does.
+    /// In a store of several servers, too few reachable servers may have the latest value. If that lasts, the stream
+    /// takes the lock once, if the lock is free, and stores the value again, as a [snapshot](Self::snapshot) does.
     ///
     /// # Cancel safety
     ///
-    /// Dropping a future that waits for the next item loses no version that comes last.
+    /// Dropping a future that waits for the next item never loses the latest version.
     ///
     /// # Errors
     ///
-    /// An item is an error if the codec cannot read a value, or if the store refuses to be read.
+    /// An item is an error if the codec cannot read a value, or if the store refuses a load.
     ///
     /// # Examples
     ///
@@ -86,11 +87,11 @@ where
 struct Following<T, C> {
     mutex: StoredMutex<T, C>,
     watcher: Watcher,
-    /// The value that was reported last.
+    /// The last reported value.
     told: Option<Cell>,
-    /// A later version that was loaded last, and that other clients may not see.
+    /// The last loaded version, if it is later and not settled.
     doubted: Option<FencingToken>,
-    /// The value may have changed since it was loaded.
+    /// The value may have changed since the last load.
     stale: bool,
 }
 
@@ -124,7 +125,7 @@ impl<T, C: Codec<T>> Following<T, C> {
                     tokio::select! {
                         biased;
                         () = remote.bare().closed() => return None,
-                        // A new holder settles the value. If there is a holder already, it may do so, too.
+                        // A new holder settles the value. If there is a holder already, that holder may settle it, too.
                         held = mutex.lock_within(&mutex.core, Wait::Try) => self.stale = held.is_ok(),
                     }
                 }
@@ -138,13 +139,13 @@ impl<T, C: Codec<T>> Following<T, C> {
         }
     }
 
-    /// Whether this value comes after the one that was reported last, and all clients see it.
+    /// Whether this value comes after the last reported value, and is settled.
     fn is_news(&self, cell: &Cell) -> bool {
         cell.settled && self.is_later(cell)
     }
 
-    /// Whether this value comes after the one that was reported last, and was not settled a while ago, either. In a store
-    /// of several servers, the servers that know it may be too few for as long as no client stores it again.
+    /// Whether this value comes after the last reported value, and was not settled at an earlier load, either. In a
+    /// store of several servers, too few servers may have such a value until a client stores it again.
     fn stays_in_doubt(&mut self, cell: &Cell) -> bool {
         let in_doubt = !cell.settled && self.is_later(cell);
         in_doubt && self.doubted.replace(cell.token) == Some(cell.token)

@@ -8,10 +8,9 @@ use crate::bare::Hold;
 use crate::error::ReleaseError;
 use crate::lease::Lease;
 
-/// Several locks that are held together, with a lease on each. [`Locks::lock_all`](crate::Locks::lock_all) returns it.
+/// A guard of several locks, with a lease on each lock. [`Locks::lock_all`](crate::Locks::lock_all) returns it.
 ///
-/// It gives access to no data: the locks protect things outside it. (For a [`Mutex`](crate::Mutex) with one of
-/// the names, this guard is another holder.)
+/// The guard has no data. (For a [`Mutex`](crate::Mutex) with one of the names, this guard is another holder.)
 ///
 /// # Dropping
 ///
@@ -20,8 +19,8 @@ use crate::lease::Lease;
 ///
 /// # If the lease is lost
 ///
-/// The guard is valid as long as all of its leases are valid. If one of them is lost, the guard still holds the
-/// others until it is dropped. But the work that needs all of the locks must stop.
+/// The guard is valid as long as all of its leases are valid. If one lease is lost, the guard still holds the
+/// other locks until it is dropped. But work that needs all locks must stop.
 #[clippy::has_significant_drop]
 #[must_use = "if unused the locks are released at once"]
 pub struct MultiGuard {
@@ -34,8 +33,8 @@ impl MultiGuard {
         Self { holds }
     }
 
-    /// A handle to the leases of all locks. It is valid as long as all of them are, and has the fencing token of each
-    /// lock: see [`Lease`].
+    /// A handle to the leases of all locks. The handle is valid as long as all leases are valid, and has the fencing
+    /// token of each lock: see [`Lease`].
     ///
     /// # Examples
     ///
@@ -60,15 +59,16 @@ impl MultiGuard {
     ///
     /// # Cancel safety
     ///
-    /// Once the future was polled, the releases happen even if the future is dropped.
+    /// Once the future was polled, the driver completes the releases even if the future is dropped.
     ///
     /// # If the lease is lost
     ///
-    /// The error says so. The other locks are released nevertheless. The lease of a later holder is not affected.
+    /// The error is [`ReleaseError::Lost`]. The call still releases the other locks, and does not affect the lease of a
+    /// later holder.
     ///
     /// # Errors
     ///
-    /// The error is that of the first lock, in the order of their names, whose release failed:
+    /// The error of the first lock, in the order of the names, whose release failed:
     ///
     /// - [`ReleaseError::Lost`] if the lease had ended before;
     /// - [`ReleaseError::Backend`] if the store did not confirm the release. If another attempt can succeed, the

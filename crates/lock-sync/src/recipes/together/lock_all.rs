@@ -51,16 +51,16 @@ enum State {
     Done,
 }
 
-/// The locks that are held, and the wait for the next.
+/// The held locks, and the wait for the next lock.
 struct Rungs {
     held: Vec<Hold>,
     next: Acquiring,
-    /// Resolves when one of the leases that are held is lost.
+    /// Resolves when one of the held leases is lost.
     lost: Lost,
 }
 
 impl Rungs {
-    /// The locks that are held once the next one is. `None` if a lease was lost before.
+    /// The held locks, once the next lock is among them. `None` if a lease was lost before.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Vec<Hold>>, Denial>> {
         if Pin::new(&mut self.lost).poll(context).is_ready() {
             return Poll::Ready(Ok(None));
@@ -87,7 +87,7 @@ impl Climbing {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
         let coop = ready!(poll_proceed(context));
         let outcome = ready!(self.poll_holds(context));
-        // The rest of a failed wait must not delay others until the future is dropped.
+        // The rest of a failed wait must not delay other callers until the future is dropped.
         self.state = State::Done;
         coop.made_progress();
         Poll::Ready(outcome)
@@ -147,13 +147,13 @@ impl Climbing {
         Ok(())
     }
 
-    /// Gives all locks up, and waits for the first one again.
+    /// Gives all locks up, and waits for the first lock again.
     fn climb_anew(&mut self) {
         self.state = State::Done;
         self.climb_on(Vec::new());
     }
 
-    /// Waits for the lock after the ones that are held.
+    /// Waits for the lock after the held locks.
     fn climb_on(&mut self, held: Vec<Hold>) {
         let lock = &self.locks[held.len()];
         let mut next = lock.acquiring(Mode::Exclusive, self.limit.wait(lock));

@@ -17,14 +17,14 @@ use crate::locks::Locks;
 use crate::waits::block;
 
 impl<B: ?Sized> Locks<B> {
-    /// Locks several names, all or none, waiting until all of them are free.
+    /// Locks several names, all or none. Waits until all of them are free.
     ///
     /// On success the guard holds all of these locks, each like the guard of a [`Mutex`](crate::Mutex) with
     /// that name. A name that occurs twice is locked once. Without any name, the guard holds no lock.
     ///
-    /// First it asks for all locks at once. This takes one step of the store if the backend implements
-    /// [`Backend::try_acquire_all`](lock_core::Backend::try_acquire_all). If one of the locks is held,
-    /// it waits for one lock after the other in the order of the bytes of their names, and keeps the locks that it has.
+    /// The call first asks for all locks at once. This takes one step of the store if the backend implements
+    /// [`Backend::try_acquire_all`](lock_core::Backend::try_acquire_all). If one of the locks has a holder, the call
+    /// waits for one lock after the other, in the order of the bytes of their names, and keeps the locks that it has.
     ///
     /// # Deadlocks
     ///
@@ -35,26 +35,26 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// # Order
     ///
-    /// For each lock the order is that of [`Mutex`](crate::Mutex#order). While the call waits for a
-    /// later lock, it keeps other callers out of the locks that it has. With many overlapping callers, each waits for
-    /// the longest chain of them.
+    /// Each lock has the order of a [`Mutex`](crate::Mutex#order). While the call waits for a later lock, it keeps
+    /// other callers out of the locks that it has. With many overlapping callers, a caller waits for the longest
+    /// chain of them.
     ///
     /// # If the lease is lost
     ///
-    /// The guard reports it as soon as one of its leases is lost. If the call loses a lease while it still waits
-    /// for other locks, it gives all locks up and begins again. So all leases of a guard were valid when it was
-    /// returned. (Where leases are [not renewed](crate::Builder::renewal) or have a
-    /// [maximum](crate::Builder::max_hold), the call can lose leases again and again while a later lock is held. Use a
-    /// wait limit there.)
+    /// The guard reports the loss as soon as one of its leases is lost. If the call loses a lease while it still waits
+    /// for other locks, it gives all locks up and begins again. So all leases of a new guard are valid. (Without
+    /// [renewal](crate::Builder::renewal), or with a [maximum hold](crate::Builder::max_hold), the call can lose
+    /// leases again and again while it waits for a later lock. Use a wait limit there.)
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up its positions in all lines. The locks that it has by then, or is about to get, are
-    /// released in the background.
+    /// Dropping the future gives up its positions in all lines. The driver releases the locks that the future has by
+    /// then, or is about to get, in the background.
     ///
     /// # Errors
     ///
-    /// - [`LockError::Timeout`] if the wait limit was reached, which counts for all locks together;
+    /// - [`LockError::Timeout`] if the wait limit was reached. One limit counts for all locks
+    ///   together;
     /// - [`LockError::Backend`] if the store refused, or, without a wait limit, if the store was out of reach for
     ///   longer than a lease lives. Before any request is sent, it has
     ///   [`ErrorKind::InvalidKey`](lock_core::ErrorKind::InvalidKey) if a name, with the
@@ -69,7 +69,7 @@ impl<B: ?Sized> Locks<B> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = Locks::new(MemoryBackend::new());
-    /// // Two transfers between these accounts cannot deadlock, whatever their direction.
+    /// // Two transfers between these accounts cannot deadlock, in any direction.
     /// let guard = locks.lock_all(["account/7", "account/3"]).await?;
     /// for (key, token) in guard.lease().fencing_tokens() {
     ///     println!("{key} may be written with {token}");
@@ -132,10 +132,10 @@ impl<B: ?Sized> Locks<B> {
     ///
     /// # Errors
     ///
-    /// - [`TryLockError::WouldBlock`](crate::TryLockError::WouldBlock) if one of the locks is held, if another task
-    ///   of this process awaits it, or if a guard whose lease was lost still exists in this process. Over a backend
-    ///   that cannot grant several locks at once, also if another caller has taken some of them for a moment in such
-    ///   an attempt;
+    /// - [`TryLockError::WouldBlock`](crate::TryLockError::WouldBlock) if one of the locks has a holder, if another
+    ///   task of this process waits for it, or if a guard with a lost lease still exists in this process. Over a
+    ///   backend that cannot grant several locks in one step, also if another such attempt has taken one of the
+    ///   locks for a moment;
     /// - [`TryLockError::Backend`](crate::TryLockError::Backend) if the store could not be asked, or for a
     ///   name that is too long;
     /// - [`TryLockError::Closed`](crate::TryLockError::Closed) after [`Locks::shutdown`].
@@ -200,7 +200,8 @@ impl<B: ?Sized> Locks<B> {
         block(self.lock_all(names))
     }
 
-    /// The locks with these names, each once, in the order in which every caller waits for them.
+    /// The locks with these names, without repetitions, in the order in which every caller waits
+    /// for them.
     fn bare_locks<K>(&self, names: impl IntoIterator<Item = K>) -> Result<Vec<BareLock>, Error>
     where
         K: TryInto<Key>,

@@ -204,7 +204,8 @@ impl Options {
 }
 
 fn deployment_of(word: &str) -> Result<Deployment, String> {
-    let mut all = Deployment::ALL.into_iter().chain(Deployment::FAIL_OVER);
+    let mut all =
+        Deployment::ALL.into_iter().chain(Deployment::FAIL_OVER).chain(Deployment::OTHERS);
     let found = all.find(|deployment| deployment.to_string() == word);
     found.ok_or_else(|| format!("there is no deployment {word}"))
 }

@@ -13,7 +13,7 @@ fn names(model: &Model) -> Vec<String> {
     model.visible().map(|(key, _)| key.to_string()).collect()
 }
 
-/// A model that has seen these locks, on a screen with so many lines.
+/// A model that has seen these locks, on a screen with this many lines.
 fn model(page: usize, locks: Vec<Listed>) -> Model {
     let mut model = Model::new(Instant::now());
     model.page = page;
@@ -21,14 +21,14 @@ fn model(page: usize, locks: Vec<Listed>) -> Model {
     model
 }
 
-/// The store has shown these locks, so many seconds after the last time.
+/// The store has shown these locks, `seconds` after the last event.
 fn listed(model: &mut Model, locks: Vec<Listed>, seconds: u64) {
     let now = model.now + Duration::from_secs(seconds);
     model.listed(locks, now);
     model.arrange(now);
 }
 
-/// The walk is over, so many seconds after the last time.
+/// The walk is over, `seconds` after the last event.
 fn round_over(model: &mut Model, seconds: u64) {
     let now = model.now + Duration::from_secs(seconds);
     model.round_over(now);
@@ -82,7 +82,7 @@ fn a_lock_whose_lease_ran_out_stays_with_its_loss() {
     assert_eq!(model.sums().overdue, 2);
     round_over(&mut model, 6);
     round_over(&mut model, 1);
-    // The walk of the 25th second did not show `c`, whose time was over, nor `b`, which was never seen late.
+    // The walk of the 25th second showed neither `c`, whose time was over, nor `b`, which was not late at any look.
     let sums = model.sums();
     assert_eq!((sums.losses, sums.locks), (1, 0));
     assert_eq!(names(&model), ["c"]);

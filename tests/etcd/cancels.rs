@@ -1,0 +1,47 @@
+//! Requests that are dropped at any of their polls.
+
+use std::time::Duration;
+
+use lock_tests::cancels::{self, POLLS, drop_after};
+use lock_tests::eventually_async;
+
+use crate::support::{Part, attempt, claim, seconds};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_request_leaves_nothing_behind_once_it_is_released() {
+    let part = Part::new();
+    cancels::a_dropped_request(&part.open(), &part.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_requests_that_are_dropped_together_can_be_released() {
+    cancels::dropped_requests_of_one_call(&Part::new().open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_wait_leaves_the_queue() {
+    let part = Part::new();
+    cancels::a_dropped_wait(&part.open(), &part.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_conversion_commit_or_release_can_be_released() {
+    cancels::a_dropped_change(&Part::new().open()).await;
+}
+
+/// The leases of a client that has gone are over before long, also those of dropped requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_dropped_leaves_no_key_with_a_lease() {
+    let part = Part::new();
+    for polls in POLLS {
+        let store = part.open();
+        drop_after(polls, attempt(&store, &claim(format!("{polls}")), seconds(2))).await;
+    }
+    let limit = Duration::from_secs(30);
+    eventually_async("all leases are over", limit, async || {
+        let (server, prefix) = (part.server, part.folder());
+        let leases = tokio::task::spawn_blocking(move || server.leases_of(&prefix)).await.unwrap();
+        leases.is_empty()
+    })
+    .await;
+}

@@ -1,0 +1,134 @@
+//! A store without room: etcd raises the alarm `NOSPACE`, and does nothing but read, renew leases and end them.
+
+use std::time::{Duration, Instant};
+
+use lock_core::{AcquireOutcome, Backend, Error, ErrorKind, Released, Renew, Renewal};
+use lock_sync::{LossReason, MutexGuard};
+use lock_tests::{EtcdServer, Proxy, SOON, soon};
+
+use crate::support::{
+    LATE, attempt, builder, claim, granted, let_go, locks, long, open, seconds, until_granted,
+    until_waiting, waits,
+};
+
+/// A server that is full soon.
+fn small() -> EtcdServer {
+    EtcdServer::with(&["--unsafe-no-fsync", "--quota-backend-bytes=4194304"])
+}
+
+fn fill(server: &EtcdServer) {
+    tokio::task::block_in_place(|| server.fill());
+}
+
+fn make_room(server: &EtcdServer) {
+    tokio::task::block_in_place(|| server.make_room());
+}
+
+#[track_caller]
+fn assert_full(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::NotReady, "{error:?}");
+    assert!(error.is_retryable() && error.to_string().contains("space exceeded"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_grants_nothing_and_says_so() {
+    let server = small();
+    let (known, new) = (open(server.url()), open(server.url()));
+    let before = claim("a");
+    granted(&known, &before, long()).await;
+    known.release(&before).await.unwrap();
+    fill(&server);
+    // One of these clients has an idle lease of etcd, and the other one has nothing.
+    for store in [&known, &new] {
+        assert_full(&attempt(store, &claim("a"), long()).await.unwrap_err());
+        assert_full(&attempt(store, &claim("b"), long()).await.unwrap_err());
+        assert_full(&store.watch(&claim("c").key).await.unwrap_err());
+    }
+    let report = new.check().await.unwrap();
+    assert!(report.findings.iter().any(|it| it.code == "space-full"), "{report}");
+    make_room(&server);
+    let ours = claim("a");
+    granted(&known, &ours, long()).await;
+    let busy = attempt(&new, &claim("a"), long()).await.unwrap();
+    assert!(matches!(busy, AcquireOutcome::Busy { .. }), "{busy:?}");
+    granted(&new, &claim("b"), long()).await;
+    new.watch(&claim("c").key).await.unwrap();
+}
+
+/// Renewals need no room, be it that they ask for tokens, which do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_keeps_its_lease_in_a_full_store_and_releases_it_later() {
+    let server = small();
+    let (store, rival) = (open(server.url()), open(server.url()));
+    let ours = claim("it");
+    let ttl = seconds(2);
+    let grant = granted(&store, &ours, ttl).await;
+    fill(&server);
+    assert_full(&store.release(&ours).await.unwrap_err());
+    let (start, pause) = (Instant::now(), Duration::from_millis(300));
+    let mut wanted = 0;
+    while start.elapsed() < ttl.duration() + LATE / 2 {
+        wanted = 8 - wanted;
+        let renewal = store.renew(&Renew::new(ours.clone(), ttl).reserving(wanted)).await;
+        let Renewal::Renewed { tokens, .. } = renewal else { panic!("{renewal:?}") };
+        assert_eq!(tokens, None, "the store has no room for them");
+        match attempt(&rival, &claim("it"), long()).await {
+            Ok(AcquireOutcome::Busy { .. }) => {}
+            Ok(other) => panic!("two holders: {other:?}"),
+            Err(error) => assert_full(&error),
+        }
+        tokio::time::sleep(pause).await;
+    }
+    make_room(&server);
+    let renewal = store.renew(&Renew::new(ours.clone(), ttl).reserving(8)).await;
+    assert!(matches!(renewal, Renewal::Renewed { tokens: Some(_), .. }), "{renewal:?}");
+    let freed = store.release(&ours).await.unwrap();
+    assert!(matches!(freed, Released::Freed { .. }), "{freed:?}");
+    let next = until_granted(&rival, &claim("it"), long()).await;
+    assert!(next.tokens.first() > grant.tokens.last());
+}
+
+/// The waiter has its place from before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_passes_on_once_there_is_room_again() {
+    let server = small();
+    let ttl = Duration::from_secs(3);
+    let (here, there) = (locks(open(server.url()), ttl), locks(open(server.url()), ttl));
+    let mutex = here.mutex("it", ()).unwrap();
+    let guard = soon(mutex.lock()).await.unwrap();
+    let lease = MutexGuard::lease(&guard);
+    let waiting = waits(&there);
+    until_waiting(&here, 1).await;
+    fill(&server);
+    tokio::time::sleep(ttl * 2).await;
+    assert!(lease.is_valid() && !waiting.is_finished(), "the lease is renewed");
+    let_go(guard).await;
+    assert!(!waiting.is_finished(), "nothing can be written");
+    make_room(&server);
+    let (_, token) = tokio::time::timeout(SOON * 3, waiting).await.expect("it passes on").unwrap();
+    assert!(token > lease.fencing_token());
+}
+
+/// A full store ends leases all the same. The lock stays without a holder as long as there is no room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_is_cut_off_loses_its_lease_in_a_full_store() {
+    let server = small();
+    let proxy = Proxy::start(server.addr());
+    let ttl = Duration::from_secs(2);
+    let here = locks(builder(server.url_through(proxy.addr())).build().unwrap(), ttl);
+    let there = locks(open(server.url()), Duration::from_secs(60));
+    let mutex = here.mutex("it", ()).unwrap();
+    let guard = soon(mutex.lock()).await.unwrap();
+    let lease = MutexGuard::lease(&guard);
+    let waiting = waits(&there);
+    until_waiting(&there, 1).await;
+    fill(&server);
+    proxy.cut_off();
+    let lost = tokio::time::timeout(ttl + LATE, lease.lost()).await.expect("it is told");
+    assert_eq!(lost.reason(), LossReason::Expired);
+    assert!(!waiting.is_finished());
+    make_room(&server);
+    let (_, token) = tokio::time::timeout(SOON * 3, waiting).await.expect("it passes on").unwrap();
+    assert!(token > lease.fencing_token());
+    proxy.pass();
+}

@@ -1,0 +1,51 @@
+//! How the server notices that a listening client has gone without a word.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::time::Duration;
+
+use lock_core::Backend;
+use lock_tests::{PostgresServer, SOON, eventually};
+
+use crate::support::{claim, granted, long};
+
+/// The times until the next probe of idle connections, of which this port is the server's.
+fn probes(port: u16) -> Vec<Duration> {
+    // The kernel counts these in hundredths of a second, whatever its own clock does.
+    const TICK: Duration = Duration::from_millis(10);
+    /// The connection is established.
+    const ESTABLISHED: &str = "01";
+    /// The timer is one for probes.
+    const KEEPALIVE: &str = "02";
+    let local = format!(":{port:04X}");
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row[1].ends_with(&local) && row[3] == ESTABLISHED)
+        .filter_map(|row| {
+            let (kind, when) = row[5].split_once(':')?;
+            let ticks = u32::from_str_radix(when, 16).ok()?;
+            (kind == KEEPALIVE).then(|| TICK * ticks)
+        })
+        .collect()
+}
+
+/// A client whose machine vanishes closes nothing. The server has to ask, and soon: while it does not know, the client counts as
+/// there, and its place in a queue is not passed over. By default a server asks after two hours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_probes_a_listening_connection_within_seconds() {
+    let server = PostgresServer::start();
+    let store = lock_postgres::PostgresBackend::open(server.locks()).unwrap();
+    let soon = || {
+        probes(server.addr().port()).into_iter().filter(|it| *it <= Duration::from_secs(3)).count()
+    };
+    granted(&store, &claim("a"), long()).await;
+    assert_eq!(soon(), 0, "a connection for verbs proves nothing, so it is not probed so often");
+    let _watch = store.watch(&claim("a").key).await.unwrap();
+    eventually("the listening connection is probed", SOON, || soon() == 1);
+    let set = server.sql(
+        "postgres",
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lock-postgres'",
+    );
+    assert!(set.trim().parse::<u32>().unwrap() >= 2, "{set}");
+}
