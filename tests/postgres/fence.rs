@@ -10,7 +10,7 @@ use lock_postgres::fence;
 use lock_tests::{SOON, eventually, soon};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, attempt, claim, granted, long, millis, refused};
+use crate::support::{Database, attempt, claim, granted, long, millis, refused, short};
 
 async fn app(database: &Database) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
@@ -42,12 +42,12 @@ async fn a_takeover_waits_for_a_transaction_that_has_checked() {
     let database = Database::new();
     let (one, other) = (database.open(), database.open());
     let (ours, theirs) = (claim("a"), claim("a"));
-    let grant = granted(&one, &ours, millis(400)).await;
     let mut app = app(&database).await;
+    let grant = granted(&one, &ours, short()).await;
     let transaction = app.transaction().await.unwrap();
     fence::check(&transaction, [(&ours.key, grant.tokens.first())]).await.unwrap();
 
-    let renewal = one.renew(&Renew::new(ours.clone(), millis(400))).await;
+    let renewal = one.renew(&Renew::new(ours.clone(), short())).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "a renewal waited for the transaction");
     until_over(&database);
     for _ in 0..3 {
@@ -276,8 +276,8 @@ async fn a_reader_in_a_transaction_keeps_writers_out_and_not_readers() {
     let key = Key::new("a").unwrap();
     let new = |mode| Claim::exclusive(key.clone(), OwnerToken::generate().unwrap()).in_mode(mode);
     let (ours, theirs, writer) = (new(Mode::Shared), new(Mode::Shared), new(Mode::Exclusive));
-    let token = granted(&one, &ours, millis(300)).await.tokens.first();
     let mut app = app(&database).await;
+    let token = granted(&one, &ours, short()).await.tokens.first();
     let transaction = app.transaction().await.unwrap();
     fence::check_shared(&transaction, [(&key, token)]).await.unwrap();
     until_over(&database);

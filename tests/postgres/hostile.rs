@@ -5,7 +5,7 @@ use lock_postgres::{PostgresBackend, fence};
 use lock_tests::{SOON, eventually};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, claim, granted, long, millis};
+use crate::support::{Database, claim, granted, long, short};
 
 /// A role that may log in and create things in the schema `public`.
 fn role(database: &Database, name: &str) -> String {
@@ -198,9 +198,9 @@ async fn no_owner_gets_past_the_fence() {
     let database = Database::new();
     let store = database.open();
     let ours = claim("a");
-    let token = granted(&store, &ours, millis(200)).await.tokens.first();
     let (mut app, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
+    let token = granted(&store, &ours, short()).await.tokens.first();
     let transaction = app.transaction().await.unwrap();
     fence::check(&transaction, [(&ours.key, token)]).await.unwrap();
     let left = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";

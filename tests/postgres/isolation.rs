@@ -5,7 +5,7 @@ use lock_postgres::{PostgresBackend, fence};
 use lock_tests::{PgBouncer, SOON, eventually};
 use tokio_postgres::{Client, NoTls};
 
-use crate::support::{Database, attempt, claim, granted, long, millis, refused};
+use crate::support::{Database, attempt, claim, granted, long, refused, short};
 
 const OTHERS: [&str; 2] = ["REPEATABLE READ", "SERIALIZABLE"];
 
@@ -146,7 +146,7 @@ async fn the_fence_holds_at_every_level() {
         let database = Database::new();
         let (one, other) = (database.open(), database.open());
         let (ours, theirs) = (claim("a"), claim("a"));
-        let token = granted(&one, &ours, millis(2000)).await.tokens.first();
+        let token = granted(&one, &ours, short()).await.tokens.first();
         let mut client = app(&database).await;
         client
             .batch_execute(&format!("SET default_transaction_isolation = '{level}'"))
@@ -176,8 +176,8 @@ async fn a_check_that_does_not_see_the_lease_fails_to_serialize() {
         let database = Database::new();
         let store = database.open();
         let renewed = claim("renewed");
-        let old = granted(&store, &renewed, millis(500)).await.tokens.first();
         let mut client = app(&database).await;
+        let old = granted(&store, &renewed, short()).await.tokens.first();
         client
             .batch_execute(&format!("SET default_transaction_isolation = '{level}'"))
             .await

@@ -57,3 +57,8 @@ impl Drop for Database {
 pub(crate) fn millis(millis: u64) -> Ttl {
     Ttl::new(Duration::from_millis(millis)).unwrap()
 }
+
+/// A ttl for which a test waits, and in which a loaded machine runs a few statements.
+pub(crate) fn short() -> Ttl {
+    millis(2_000)
+}
