@@ -82,7 +82,8 @@ impl<'a> Delivery<'a> {
         loop {
             match request_len(&copies.begun) {
                 Ok(Some(len)) => {
-                    let request: Vec<u8> = copies.begun.drain(..len).collect();
+                    let rest = copies.begun.split_off(len);
+                    let request = std::mem::replace(&mut copies.begun, rest);
                     let sent = std::mem::take(&mut copies.sent);
                     if sent == 0 && self.gate.repeats() && can_be_repeated(&request) {
                         self.write_copy(arrival, &request, &mut copies).await;

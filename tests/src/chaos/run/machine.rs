@@ -1,8 +1,10 @@
 //! The lateness of the machine: a time limit proves nothing when the machine is late.
 
 use std::collections::HashMap;
-use std::fs;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -57,25 +59,56 @@ pub(super) fn watched<T>(stage: &Stage, folder: &Path, act: impl FnOnce() -> T) 
 
 /// How long each thread has waited so far: by its process and its own number.
 #[derive(Debug, Default)]
-struct Waited(HashMap<(u32, String), Duration>);
+struct Waited(HashMap<(u32, OsString), Thread>);
 
 impl Waited {
     /// The longest wait of any thread of these processes since the last read.
     fn look(&mut self, processes: &[u32]) -> Duration {
-        let mut now = HashMap::new();
-        let mut longest = Duration::ZERO;
         let own = std::process::id();
+        let mut before = std::mem::take(&mut self.0);
+        let mut longest = Duration::ZERO;
         for &process in processes.iter().chain([&own]) {
-            for (thread, waited) in threads(process, |name| process != own || carries(name)) {
-                let name = (process, thread);
-                if let Some(before) = self.0.get(&name) {
-                    longest = longest.max(waited.saturating_sub(*before));
-                }
-                now.insert(name, waited);
+            for number in threads(process) {
+                let name = (process, number);
+                let thread = match before.remove(&name) {
+                    Some(thread) => thread.looked_at(&mut longest),
+                    None => Thread::new(&name, |comm| process != own || carries(comm)),
+                };
+                self.0.extend(thread.map(|thread| (name, thread)));
             }
         }
-        self.0 = now;
         longest
+    }
+}
+
+/// A thread that was there at the last read.
+#[derive(Debug)]
+enum Thread {
+    /// No worker waits for it.
+    Other,
+    /// Its `schedstat`, which stays open because to open it takes most of the time of a read, and how long it has waited.
+    Meant(File, Duration),
+}
+
+impl Thread {
+    /// None if the thread is gone, or the system does not say how long it has waited.
+    fn new((process, number): &(u32, OsString), is_meant: impl Fn(&str) -> bool) -> Option<Self> {
+        let folder = Path::new("/proc").join(process.to_string()).join("task").join(number);
+        let comm = fs::read_to_string(folder.join("comm")).ok()?;
+        if !is_meant(comm.trim_end()) {
+            return Some(Self::Other);
+        }
+        let file = File::open(folder.join("schedstat")).ok()?;
+        let waited = read(&file)?;
+        Some(Self::Meant(file, waited))
+    }
+
+    /// Makes `longest` the wait since the last read, if that is longer.
+    fn looked_at(self, longest: &mut Duration) -> Option<Self> {
+        let Self::Meant(file, before) = self else { return Some(self) };
+        let now = read(&file)?;
+        *longest = (*longest).max(now.saturating_sub(before));
+        Some(Self::Meant(file, now))
     }
 }
 
@@ -84,19 +117,16 @@ fn carries(name: &str) -> bool {
     name.starts_with("proxy") || name.starts_with("resource")
 }
 
-/// The threads of a process with such names, and how long each has waited for a processor. None if the process
-/// is gone, or the system does not say.
-fn threads(process: u32, is_meant: impl Fn(&str) -> bool) -> Vec<(String, Duration)> {
+/// The numbers of the threads of a process. None if the process is gone, or the system does not say.
+fn threads(process: u32) -> Vec<OsString> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
-    let waited = |task: fs::DirEntry| {
-        let name = fs::read_to_string(task.path().join("comm")).ok()?;
-        if !is_meant(name.trim_end()) {
-            return None;
-        }
-        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-        Some((task.file_name().to_string_lossy().into_owned(), waited(&text)?))
-    };
-    tasks.filter_map(Result::ok).filter_map(waited).collect()
+    tasks.filter_map(Result::ok).map(|task| task.file_name()).collect()
+}
+
+fn read(schedstat: &File) -> Option<Duration> {
+    let mut bytes = [0; 64];
+    let length = schedstat.read_at(&mut bytes, 0).ok()?;
+    waited(std::str::from_utf8(&bytes[..length]).ok()?)
 }
 
 /// The time on a processor, the time of waiting for one, and how often: this is the second.
