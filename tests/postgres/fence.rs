@@ -10,18 +10,12 @@ use lock_postgres::fence;
 use lock_tests::{SOON, eventually, soon};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, attempt, claim, granted, long, millis, refused, short};
+use crate::support::{Database, attempt, claim, granted, long, millis, refused, short, until_over};
 
 async fn app(database: &Database) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client
-}
-
-/// Waits until the database counts no lease that has time left.
-fn until_over(database: &Database) {
-    let left = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
-    eventually("the lease is over", SOON, || database.sql(left) == "0\n");
 }
 
 async fn check(

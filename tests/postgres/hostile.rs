@@ -2,10 +2,9 @@
 
 use lock_core::{Backend, ErrorKind, OwnerToken};
 use lock_postgres::{PostgresBackend, fence};
-use lock_tests::{SOON, eventually};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, claim, granted, long, short};
+use crate::support::{Database, claim, granted, long, short, until_over};
 
 /// A role that may log in and create things in the schema `public`.
 fn role(database: &Database, name: &str) -> String {
@@ -203,8 +202,7 @@ async fn no_owner_gets_past_the_fence() {
     let token = granted(&store, &ours, short()).await.tokens.first();
     let transaction = app.transaction().await.unwrap();
     fence::check(&transaction, [(&ours.key, token)]).await.unwrap();
-    let left = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
-    eventually("the lease is over", SOON, || database.sql(left) == "0\n");
+    until_over(&database);
     let ask = |owner: &str| {
         let sql = format!(
             "SELECT verdict FROM lock_v1.acquire('na', '{owner}', 'x', 60000, 1, false, false, '', 10)"

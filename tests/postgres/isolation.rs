@@ -5,7 +5,7 @@ use lock_postgres::{PostgresBackend, fence};
 use lock_tests::{PgBouncer, SOON, eventually};
 use tokio_postgres::{Client, NoTls};
 
-use crate::support::{Database, attempt, claim, granted, long, refused, short};
+use crate::support::{Database, attempt, claim, granted, long, refused, short, until_over};
 
 const OTHERS: [&str; 2] = ["REPEATABLE READ", "SERIALIZABLE"];
 
@@ -52,8 +52,7 @@ async fn no_request_decides_by_an_old_view_of_the_holders() {
         eventually("the second request waits or has failed", SOON, || {
             taking.is_finished() || database.sql(waits) == "t\n"
         });
-        let over = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
-        eventually("the first member is out", SOON, || database.sql(over) == "0\n");
+        until_over(&database);
         _ = first.batch_execute("COMMIT").await;
         let taken = taking.await.unwrap();
         for error in [joined, taken].into_iter().filter_map(Result::err) {
@@ -154,11 +153,10 @@ async fn the_fence_holds_at_every_level() {
             .unwrap();
         let transaction = client.transaction().await.unwrap();
         fence::check(&transaction, [(&ours.key, token)]).await.unwrap();
-        let over = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
-        eventually("the lease is over", SOON, || database.sql(over) == "0\n");
+        until_over(&database);
         refused(&other, &theirs).await.expect("a time to ask again");
         transaction.commit().await.unwrap();
-        eventually("the lease is over", SOON, || database.sql(over) == "0\n");
+        until_over(&database);
 
         // A transaction that has seen the former lease, and not the next one.
         let transaction = client.transaction().await.unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lock_core::Ttl;
 use lock_postgres::PostgresBackend;
-use lock_tests::PostgresServer;
 pub(crate) use lock_tests::requests::{attempt, claim, granted, long, refused, until_ok};
+use lock_tests::{PostgresServer, SOON, eventually};
 
 /// The server of all tests that do it no harm. Each has a database of its own.
 pub(crate) static SERVER: LazyLock<(PostgresServer, String)> = LazyLock::new(|| {
@@ -61,4 +61,14 @@ pub(crate) fn millis(millis: u64) -> Ttl {
 /// A ttl for which a test waits, and in which a loaded machine runs a few statements.
 pub(crate) fn short() -> Ttl {
     millis(2_000)
+}
+
+/// Waits until the database counts no lease that has time left.
+pub(crate) fn until_over(database: &Database) {
+    let left = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
+    eventually("the lease is over", SOON, || {
+        // The server waits, because each call of `psql` takes much of a processor.
+        database.sql("SELECT pg_sleep_until(max(ends)) FROM lock_v1.held");
+        database.sql(left) == "0\n"
+    });
 }
