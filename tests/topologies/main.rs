@@ -24,3 +24,4 @@ mod rights;
 mod sentinels;
 mod support;
 mod terms;
+mod tls;
