@@ -67,6 +67,7 @@ fn servers_take_over(over: Deployment) {
         step(Fault::FailOver, 1_000, 0, 0, over),
         step(Fault::PausePrimary, 3_000, 1_000, 1, over),
         step(Fault::KillPrimary, 5_000, 0, 2, over),
+        step(Fault::CutAndFailOver, 7_000, 1_000, 0, over),
     ];
     holds(&plan(over, steps.into()));
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lock_redis::RedisBackend;
 use lock_redis::check::{Report, Severity};
-use lock_tests::{RedisServer, SOON, Sentinels, ServerClock, eventually, eventually_async, soon};
+use lock_tests::{
+    RedisCluster, RedisServer, SOON, Sentinels, ServerClock, eventually, eventually_async, soon,
+};
 
 /// No server of these tests fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,4 +100,37 @@ async fn the_clocks_of_replicas_and_the_replicas_that_may_be_missing_are_told() 
     let report = soon(RedisBackend::open(url).unwrap().check()).await.unwrap();
     assert_eq!(count(&report, "replica-clock-unknown"), 2, "{report}");
     assert!(!report.to_string().contains("hunter2"), "{report}");
+}
+
+#[tokio::test]
+async fn of_a_cluster_the_lag_of_replicas_is_told_and_what_a_user_may_not_ask_is_unknown() {
+    let cluster = RedisCluster::start(1, 1);
+    let [primary, replica] = [0, 1].map(|at| cluster.nodes()[at].server());
+    let check = async |url: String| soon(RedisBackend::open(url).unwrap().check()).await.unwrap();
+    let right = check(cluster.url()).await;
+    for code in ["replica-lagging", "replica-clock", "no-replica", "connections-differ"] {
+        assert_eq!(right.with_code(code).count(), 0, "{code}: {right}");
+    }
+    assert!(right.with_code("failover-forgets").next().is_some(), "{right}");
+
+    // The rights of a mutex, and no more. The check says what is unknown, and rehearses the lock all the same.
+    let rights = ["on", ">hunter2", "~lock:*", "&lock:*", "+@all", "-info", "-config", "-time"];
+    let give = [&["ACL", "SETUSER", "locks"][..], &rights].concat();
+    assert_eq!(primary.cli(&give).text(), "OK");
+    let builder = RedisBackend::builder(cluster.url_as("locks:hunter2@")).term_quarantine(false);
+    let least = soon(builder.build().unwrap().check()).await.unwrap();
+    for code in ["info-refused", "config-refused", "clock-unknown"] {
+        let found = least.with_code(code).next().unwrap_or_else(|| panic!("{code}: {least}"));
+        assert_eq!(found.severity, Severity::Unknown, "{least}");
+    }
+    assert!(!least.to_string().contains("hunter2"), "{least}");
+
+    replica.stop();
+    eventually_async("the lag is told", SOON * 2, async || {
+        let report = check(cluster.url()).await;
+        let lagging = report.with_code("replica-lagging").next();
+        lagging.is_some_and(|it| it.finding.contains(&replica.port().to_string()))
+    })
+    .await;
+    replica.cont();
 }

@@ -45,11 +45,7 @@ impl Pair<'_> {
 
     /// No replica follows the primary any more.
     fn cut(&self) {
-        for user in self.primary.cli(&["ACL", "USERS"]).array() {
-            let rules = ["ACL", "SETUSER", &user.text(), "-psync", "-sync"];
-            assert_eq!(self.primary.cli(&rules).text(), "OK");
-        }
-        self.primary.cli(&["CLIENT", "KILL", "TYPE", "replica"]).int();
+        self.primary.keep_from_replicas(true);
         eventually("the replication is cut", LIMIT, || {
             let info = self.replica.cli(&["INFO", "replication"]).text();
             info.contains("master_link_status:down")

@@ -34,3 +34,12 @@ lock_core::__lock_core_shared_laws! { [tests_of_laws] shared () () }
 lock_core::__lock_core_convert_laws! { [tests_of_laws] convert () () }
 lock_core::__lock_core_joint_laws! { [tests_of_laws] joint () () }
 lock_core::__lock_core_permit_laws! { [tests_of_laws] permits () () }
+lock_core::__lock_core_cell_laws! { [tests_of_laws] cell () () }
+lock_core::__lock_core_inspect_laws! { [tests_of_laws] inspect () () }
+
+/// The laws of a mutex, with a semaphore of one permit.
+mod one_permit {
+    use super::*;
+
+    lock_core::__lock_core_mutex_laws! { [tests_of_laws] one_permit () () }
+}

@@ -201,6 +201,42 @@ async fn several_locks_are_taken_in_one_step_only_if_they_share_a_slot() {
     drop(guards);
 }
 
+/// One of the locks cannot be taken while its slot moves. The caller that gives up keeps none of them, and the caller that
+/// waits gets all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_locks_are_taken_all_or_none_while_the_slot_of_one_moves() {
+    let cluster = RedisCluster::start(3, 0);
+    let [here, there, other] = [(); 3].map(|()| {
+        let brief = RedisBackend::builder(cluster.url()).command_timeout(SOON / 10);
+        lock_sync::Locks::new(brief.build().unwrap())
+    });
+    // The other lock is taken first, and its slot stays. Both locks were held before, so their slots have keys.
+    let far = |name: &String| cluster.slot_of(name) != cluster.slot_of("a");
+    let first = (0..).map(|number| format!("0{number}")).find(far).unwrap();
+    let names = [&*first, "a"];
+    soon(here.lock_all(names)).await.unwrap().release().await.unwrap();
+    let moving = cluster.begin_move(LOCK, other_than(cluster.owner_of(LOCK)));
+    let is_free = async |name: &str| other.mutex(name, ()).unwrap().try_lock().await.is_ok();
+    let refused = here.try_lock_all(names).await;
+    assert!(refused.is_err(), "the test proves nothing: a lock was taken in a slot that moves");
+    assert!(soon(here.lock_all_timeout(names, SOON / 20)).await.is_err());
+    eventually_async("no lock is kept", SOON, async || is_free(&first).await).await;
+    let waiting = tokio::spawn(async move {
+        let guard = there.lock_all(["a", &*first]).await.unwrap();
+        (guard, first)
+    });
+    while moving.step() > 0 {
+        assert!(!waiting.is_finished());
+    }
+    moving.finish();
+    let (guard, first) = soon(waiting).await.unwrap();
+    assert!(!is_free(&first).await && !is_free("a").await);
+    drop(guard);
+    for name in [&*first, "a"] {
+        eventually_async("the lock is free", SOON, async || is_free(name).await).await;
+    }
+}
+
 /// How many scripts the clients have called at all servers.
 fn called(servers: &[&RedisServer]) -> u64 {
     servers.iter().map(|server| server.commandstats().calls("evalsha")).sum()

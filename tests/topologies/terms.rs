@@ -7,7 +7,9 @@ use lock_core::{
     InspectBackend, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
-use lock_tests::{CommandStats, RedisServer, soon};
+use lock_tests::{
+    CommandStats, RedisCluster, RedisServer, SOON, Sentinels, eventually_async, soon,
+};
 
 use crate::support::{Waiter, claim, released};
 
@@ -344,4 +346,46 @@ async fn without_the_right_to_the_term_nothing_is_granted() {
         assert!(server.0.keys("lock:{a}").is_empty(), "{mode:?}");
     }
     take(&client(false), &claim("a"), ttl(60_000)).await;
+}
+
+/// Holds a lock of a client with default options, has the lease end too early under another term, and asks for the lock.
+async fn by_default(url: String, fail: impl FnOnce()) -> Duration {
+    let backend = RedisBackend::open(url).unwrap();
+    take(&backend, &claim("a"), ttl(1500)).await;
+    tokio::task::block_in_place(fail);
+    let next = claim("a");
+    let since = Clock::boot().now();
+    eventually_async("the lock is granted", SOON * 3, async || {
+        let attempt = backend.try_acquire(&Acquire::new(next.clone(), ttl(60_000))).await;
+        attempt.is_ok_and(|it| matches!(it, AcquireOutcome::Granted(_)))
+    })
+    .await;
+    Clock::boot().now().saturating_duration_since(since)
+}
+
+const LOCK: [&str; 2] = ["DEL", "lock:{a}"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_sentinels_a_lock_of_another_term_is_kept_back_by_default() {
+    let deployment = Sentinels::with_patience(0, 1, SOON * 6);
+    let server = &deployment.servers()[0];
+    let fail = || {
+        for command in [["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]] {
+            assert_eq!(server.cli(&command).text(), "OK");
+        }
+        assert_eq!(server.cli(&LOCK).int(), 1);
+    };
+    let waited = by_default(deployment.url(), fail).await;
+    assert!(waited >= Duration::from_millis(1515), "{waited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_a_lock_of_another_term_is_kept_back_by_default() {
+    let cluster = RedisCluster::start(1, 1);
+    let fail = || {
+        cluster.fail_over_to(1, false);
+        assert_eq!(cluster.nodes()[1].server().cli(&LOCK).int(), 1);
+    };
+    let waited = by_default(cluster.url(), fail).await;
+    assert!(waited >= Duration::from_millis(1515), "{waited:?}");
 }

@@ -72,6 +72,9 @@ pub enum Fault {
     /// A primary is killed. A replica takes over. The primary comes back only where no lease is granted without it: with
     /// confirmation by all replicas.
     KillPrimary,
+    /// Replicas lose a primary, which goes on to serve clients. Then one of them takes over, and lacks what the old primary has
+    /// granted meanwhile: in a cluster an operator forces it, and otherwise the primary is killed, as by the fault above.
+    CutAndFailOver,
     /// A primary stands still until a replica has taken over, and then goes on.
     PausePrimary,
     /// Sentinels and replicas lose a primary, and a replica takes over. The old primary goes on to serve clients,
@@ -83,7 +86,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::KillKept,
         Self::KillEmpty,
         Self::KillStale,
@@ -116,6 +119,7 @@ impl Fault {
         Self::StoreForgets,
         Self::FailOver,
         Self::KillPrimary,
+        Self::CutAndFailOver,
         Self::PausePrimary,
         Self::PartitionPrimary,
         Self::MoveSlot,
@@ -134,7 +138,8 @@ impl Fault {
             | Dribble | Duplicate => Victim::Link,
             KillWorker | StopWorker | BlockExecutor | AbortTasks | Collapse => Victim::Worker,
             StoreFails | StoreForgets => Victim::Memory,
-            FailOver | KillPrimary | PausePrimary | PartitionPrimary | MoveSlot => Victim::Part,
+            FailOver | KillPrimary | CutAndFailOver | PausePrimary | PartitionPrimary
+            | MoveSlot => Victim::Part,
         }
     }
 }

@@ -84,7 +84,8 @@ const AWAY: &[Fault] = &[
     StoreForgets,
 ];
 /// Another server takes over, without a replica that has confirmed what it has.
-const FAILS_OVER: &[Fault] = &[FailOver, KillPrimary, PausePrimary, PartitionPrimary];
+const FAILS_OVER: &[Fault] =
+    &[FailOver, KillPrimary, CutAndFailOver, PausePrimary, PartitionPrimary];
 const LINKS: &[Fault] =
     &[Delay, Jitter, Straggle, Silence, HalfOpen, Reset, Partition, CutReplies, Dribble, Duplicate];
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{LIMIT, ok, says};
 use crate::resp::Value;
-use crate::{RedisServer, RedisServerBuilder, eventually};
+use crate::{Port, RedisServer, RedisServerBuilder, eventually};
 
 /// The user of sentinels and replicas at the servers, and its password.
 const WATCHER: [&str; 2] = ["watcher", "watching"];
@@ -26,6 +26,8 @@ const SERVICE: &str = "main";
 pub struct Sentinels {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
+    /// Further ports of these servers.
+    ports: Vec<Port>,
 }
 
 impl Sentinels {
@@ -70,13 +72,38 @@ impl Sentinels {
             says(&servers[0], "replication", &line) && servers[1..].iter().all(is_online)
         });
         let quorum = sentinels / 2 + 1;
-        let sentinels: Vec<_> =
-            (0..sentinels).map(|_| sentinel(servers[0].port(), quorum, patience)).collect();
-        let deployment = Self { servers, sentinels };
+        let sentinels: Vec<_> = (0..sentinels)
+            .map(|_| sentinel(servers[0].port(), quorum, patience, |it| it))
+            .collect();
+        let deployment = Self { servers, sentinels, ports: Vec::new() };
         eventually("the sentinels know all servers and one another", LIMIT, || {
             deployment.sentinels.iter().all(|it| deployment.is_known_to(it))
         });
         deployment
+    }
+
+    /// Starts a primary and a sentinel that speak TLS, each on a further port, as `secures` sets them up.
+    ///
+    /// # Panics
+    ///
+    /// If they do not start.
+    pub fn with_tls(secures: impl Fn(RedisServerBuilder, &Port) -> RedisServerBuilder) -> Self {
+        let ports = vec![Port::reserve(), Port::reserve()];
+        let secured =
+            |server, at: usize| secures(server, &ports[at]).config("tls-replication", "yes");
+        let servers = vec![secured(data_server(), 0).start()];
+        let patience = Duration::from_secs(60);
+        let sentinel = sentinel(ports[0].number(), 1, patience, |it| secured(it, 1));
+        Self { servers, sentinels: vec![sentinel], ports }
+    }
+
+    /// The URL of a service [with TLS](Self::with_tls).
+    ///
+    /// # Panics
+    ///
+    /// If the service has none.
+    pub fn tls_url(&self) -> String {
+        format!("rediss+sentinel://{}/{SERVICE}", self.ports[1].addr())
     }
 
     fn is_known_to(&self, sentinel: &RedisServer) -> bool {
@@ -170,10 +197,14 @@ fn data_server() -> RedisServerBuilder {
         .config("masterauth", password)
 }
 
-fn sentinel(port: u16, quorum: usize, patience: Duration) -> RedisServer {
+fn sentinel(
+    port: u16,
+    quorum: usize,
+    patience: Duration,
+    set_up: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder,
+) -> RedisServer {
     let patience = patience.as_millis();
-    let sentinel = RedisServer::builder()
-        .sentinel()
+    let sentinel = set_up(RedisServer::builder().sentinel())
         .config("sentinel", format!("monitor {SERVICE} 127.0.0.1 {port} {quorum}"))
         .config("sentinel", format!("down-after-milliseconds {SERVICE} {patience}"))
         .config("sentinel", format!("failover-timeout {SERVICE} 2000"))

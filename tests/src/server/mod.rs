@@ -272,6 +272,26 @@ impl RedisServer {
         }
     }
 
+    /// Keeps all replicas from this server, or ends that.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses.
+    #[track_caller]
+    pub fn keep_from_replicas(&self, keeps: bool) {
+        let rules = if keeps { ["-psync", "-sync"] } else { ["+psync", "+sync"] };
+        for user in self.cli(&["ACL", "LIST"]).array().iter().map(Value::text) {
+            let mut words = user.split(' ').skip(1);
+            if let (Some(name), true) = (words.next(), words.any(|word| word == "+@all")) {
+                let command = [&["ACL", "SETUSER", name][..], &rules].concat();
+                assert_eq!(self.cli(&command).text(), "OK");
+            }
+        }
+        if keeps {
+            self.cli(&["CLIENT", "KILL", "TYPE", "replica"]).int();
+        }
+    }
+
     /// Deletes everything.
     #[track_caller]
     pub fn flushall(&self) {

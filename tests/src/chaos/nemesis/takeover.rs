@@ -27,6 +27,7 @@ impl<'a> Takeover<'a> {
         match step.fault {
             Fault::FailOver => site.promote(replica),
             Fault::KillPrimary => site.kill(primary),
+            Fault::CutAndFailOver => site.cut(primary),
             Fault::PausePrimary => site.stop(primary),
             Fault::PartitionPrimary => {
                 links(stage, step, |link| link.begin(number, Fault::Partition, step.how));
@@ -46,10 +47,14 @@ impl<'a> Takeover<'a> {
     pub(super) fn end(&mut self, stage: &Stage, number: usize) {
         let (site, step) = (stage.site(), &stage.plan().steps[number]);
         if let Some((primary, replica)) = self.victim.take() {
+            if step.fault == Fault::CutAndFailOver {
+                site.force(primary, replica);
+            }
             site.replaced(primary, replica);
             match step.fault {
                 Fault::PausePrimary => site.cont(primary),
                 Fault::KillPrimary => site.revive(primary),
+                Fault::CutAndFailOver => site.reunite(primary),
                 Fault::PartitionPrimary => {
                     site.part(primary, false);
                     links(stage, step, |link| link.end(number));

@@ -140,6 +140,27 @@ impl Site {
         }
     }
 
+    /// Keeps replicas from a server.
+    pub(in crate::chaos) fn cut(&self, server: usize) {
+        self.servers()[server].keep_from_replicas(true);
+    }
+
+    /// Has a replica take over from a primary that it has lost. Sentinels would not promote such a replica for an operator.
+    pub(in crate::chaos) fn force(&self, primary: usize, replica: usize) {
+        match &self.kind {
+            Kind::Cluster(cluster) => cluster.fail_over_to(replica, true),
+            Kind::Service(_) => self.kill(primary),
+        }
+    }
+
+    /// Ends what [`cut`](Self::cut) and [`force`](Self::force) have done to a server. One that starts again has its rights.
+    pub(in crate::chaos) fn reunite(&self, server: usize) {
+        match &self.kind {
+            Kind::Cluster(_) => self.servers()[server].keep_from_replicas(false),
+            Kind::Service(_) => self.revive(server),
+        }
+    }
+
     /// Kills a server for good.
     pub(in crate::chaos) fn kill(&self, server: usize) {
         self.away().dead.insert(server);
