@@ -47,11 +47,14 @@ fn sheets() -> MutexGuard<'static, Vec<Arc<Sheet>>> {
 pub struct Counts;
 
 impl Counts {
-    fn add(place: usize, number: u64) {
+    /// Adds each number to what is in its place.
+    fn add<const N: usize>(numbers: [(usize, u64); N]) {
         OWN.with(|sheet| {
-            // No other thread writes.
-            let sum = sheet.0[place].load(Ordering::Relaxed).wrapping_add(number);
-            sheet.0[place].store(sum, Ordering::Relaxed);
+            for (place, number) in numbers {
+                // No other thread writes.
+                let sum = sheet.0[place].load(Ordering::Relaxed).wrapping_add(number);
+                sheet.0[place].store(sum, Ordering::Relaxed);
+            }
         });
     }
 
@@ -66,25 +69,25 @@ impl Counts {
 
 impl Observer for Counts {
     fn acquire_begun(&self, _: &AcquireBegun<'_>) {
-        Self::add(WAITING, 1);
+        Self::add([(WAITING, 1)]);
     }
 
     fn acquire_ended(&self, event: &AcquireEnded<'_>) {
-        Self::add(WAITING, 1_u64.wrapping_neg());
-        Self::add(WAITED, event.waited.as_nanos() as u64);
+        let waited = event.waited.as_nanos() as u64;
+        Self::add([(WAITING, 1_u64.wrapping_neg()), (WAITED, waited)]);
     }
 
     fn hold_begun(&self, _: &HoldBegun<'_>) {
-        Self::add(HELD, 1);
+        Self::add([(HELD, 1)]);
     }
 
     fn hold_ended(&self, event: &HoldEnded<'_>) {
-        Self::add(HELD, 1_u64.wrapping_neg());
-        Self::add(HOLDING, event.held.as_nanos() as u64);
+        let held = event.held.as_nanos() as u64;
+        Self::add([(HELD, 1_u64.wrapping_neg()), (HOLDING, held)]);
     }
 
     fn store_answered(&self, _: &StoreAnswered<'_>) {
-        Self::add(REQUESTS, 1);
+        Self::add([(REQUESTS, 1)]);
     }
 }
 

@@ -39,8 +39,11 @@ enum Commands {
         /// The shell
         shell: Shell,
     },
-    /// Print the man page
-    Man,
+    /// Print the man page, of one command or of all
+    Man {
+        /// The command, for example run, or bench load
+        command: Vec<String>,
+    },
 }
 
 /// The one command whose start has to be quick. The parser of all commands takes longer to build.
@@ -119,7 +122,7 @@ pub(crate) fn parse() -> Parsed {
             clap_complete::generate(shell, &mut all(), "dlock", &mut io::stdout());
             return Parsed::Ended(0);
         }
-        Commands::Man => return manual(),
+        Commands::Man { command } => return manual(&command),
     };
     let Some(url) = cli.url else {
         return mistake(
@@ -137,8 +140,17 @@ pub(crate) fn parse() -> Parsed {
     Parsed::Command(Site { url, label, has_colors, is_terminal }, command)
 }
 
-fn manual() -> Parsed {
-    match clap_mangen::Man::new(all()).render(&mut io::stdout()) {
+fn manual(command: &[String]) -> Parsed {
+    let mut of = all();
+    // That gives each command its whole name.
+    of.build();
+    for name in command {
+        let Some(found) = of.find_subcommand(name) else {
+            return mistake(&format!("there is no command {name}: see dlock --help"));
+        };
+        of = found.clone();
+    }
+    match clap_mangen::Man::new(of).render(&mut io::stdout()) {
         Ok(()) => Parsed::Ended(0),
         Err(error) => {
             eprintln!("dlock: {error}");

@@ -9,7 +9,21 @@ pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
 
-use lock_core::{Error, OwnerToken};
+use lock_core::{Clock, Error, Instant, OwnerToken};
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has read a clock by [`now`].
+    pub(crate) static READ: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Reads the clock. Every look at a clock on the way of a pass goes through here, so that a test can count them.
+#[inline]
+pub(crate) fn now(clock: Clock) -> Instant {
+    #[cfg(test)]
+    READ.set(READ.get() + 1);
+    clock.now()
+}
 
 /// Draws the token of a claim.
 #[cfg(not(shuttle))]

@@ -18,7 +18,8 @@ impl LeaseFile {
     pub(super) fn new(left: Duration) -> io::Result<Self> {
         let folder = folder()?;
         let mut file = Self { folder, deadline: None };
-        file.write(left)?;
+        // No script knows the file yet.
+        file.write(left, |path, text| std::fs::write(path, text))?;
         Ok(file)
     }
 
@@ -29,11 +30,15 @@ impl LeaseFile {
     /// As [`write`](Self::write). If that fails, the file keeps an earlier deadline, which passes by itself. So the
     /// failure is no reason to leave the program alone.
     pub(super) fn renew(&mut self, left: Duration) {
-        _ = self.write(left);
+        _ = self.write(left, replace);
     }
 
-    /// Writes the deadline of the lease, if it has moved. Without a lease, removes the file.
-    fn write(&mut self, left: Duration) -> io::Result<()> {
+    /// Writes the deadline of the lease by `put`, if it has moved. Without a lease, removes the file.
+    fn write(
+        &mut self,
+        left: Duration,
+        put: impl FnOnce(&Path, &str) -> io::Result<()>,
+    ) -> io::Result<()> {
         let deadline = (!left.is_zero()).then(|| deadline(left));
         let is_news = match (self.deadline, deadline) {
             // The clock of the system is coarse, and users may set it.
@@ -44,7 +49,7 @@ impl LeaseFile {
             return Ok(());
         }
         match deadline {
-            Some(deadline) => replace(&self.path(), &deadline.to_string()),
+            Some(deadline) => put(&self.path(), &deadline.to_string()),
             None => std::fs::remove_file(self.path()),
         }?;
         self.deadline = deadline;
@@ -98,11 +103,11 @@ mod tests {
         let mut file = LeaseFile::new(Duration::from_secs(30)).unwrap();
         let read = |file: &LeaseFile| std::fs::read_to_string(file.path()).unwrap().parse::<u128>();
         let first = read(&file).unwrap();
-        file.write(Duration::from_secs(60)).unwrap();
+        file.write(Duration::from_secs(60), replace).unwrap();
         assert!((25_000..35_000).contains(&(read(&file).unwrap() - first)));
-        file.write(Duration::ZERO).unwrap();
+        file.write(Duration::ZERO, replace).unwrap();
         assert!(!file.path().exists());
-        file.write(Duration::ZERO).unwrap();
+        file.write(Duration::ZERO, replace).unwrap();
     }
 
     #[test]

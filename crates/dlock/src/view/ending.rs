@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lock_any::doctor::{Finding, doctor};
+use lock_any::doctor::{Finding, hard_to_mend};
 use lock_core::{Error, FencingToken, Inspection, Key};
 use lock_sync::{DestroyError, Locks};
 
@@ -98,19 +98,10 @@ pub(crate) async fn init(url: &str, shown: &str, yes: bool) -> Result<Ended, Err
         Answer::NoTerminal => return Ok(Ended::NoTerminal),
     }
     lock_any::init(url).await?;
-    for Finding { severity, code, finding, reason, remedy, .. } in hard_to_mend(url).await {
+    // The store is ready even if the examination fails.
+    let findings = hard_to_mend(url).await.unwrap_or_default();
+    for Finding { severity, code, finding, reason, remedy, .. } in findings {
         eprintln!("dlock: {severity}: {code}: {finding}: {reason}; {remedy}");
     }
     Ok(Ended::Done(format!("{shown}: ready for locks")))
-}
-
-/// The findings of the doctor about a new store that are hard to mend as soon as there are clients. Only a database can have
-/// some. The store is ready even if the doctor fails.
-async fn hard_to_mend(url: &str) -> Vec<Finding> {
-    let is_database = url.get(..8).is_some_and(|it| it.eq_ignore_ascii_case("postgres"));
-    if !is_database {
-        return Vec::new();
-    }
-    let findings = doctor(url).await.map(|report| report.findings).unwrap_or_default();
-    findings.into_iter().filter(|it| it.code == "owner-superuser").collect()
 }

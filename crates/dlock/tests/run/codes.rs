@@ -1,5 +1,7 @@
 //! Exit codes, arguments and the environment of the program.
 
+use std::process::Command;
+
 use lock_any::lock_sync::LockGuard;
 use lock_tests::{SOON, eventually};
 
@@ -81,6 +83,21 @@ fn the_program_knows_its_lock() {
 }
 
 #[test]
+fn the_program_knows_its_lock_whatever_it_holds() {
+    let scene = Scene::new();
+    let script = "echo $LOCK_NAME; test $LOCK_TOKEN -gt 0 && test $LOCK_DEADLINE_MS -gt $(date +%s)000 \
+        && test $(cat $LOCK_FILE) -ge $LOCK_DEADLINE_MS";
+    for args in [
+        &["elect", "it"][..],
+        &["run", "it", "--shared"],
+        &["run", "--semaphore", "it", "--permits", "2"],
+    ] {
+        let text = scene.start(&[args, &["--", "sh", "-c", script]].concat()).ends_with(0);
+        assert_eq!(text.out, "it\n", "{args:?}");
+    }
+}
+
+#[test]
 fn the_file_has_the_deadline_of_the_lease_and_goes_with_it() {
     let scene = Scene::new();
     let script = "echo $LOCK_FILE > name
@@ -94,13 +111,56 @@ fn the_file_has_the_deadline_of_the_lease_and_goes_with_it() {
     assert!(!std::path::Path::new(file.trim()).exists());
 }
 
+/// What a command prints without a store.
+fn printed(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_dlock")).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const COMMANDS: [&str; 12] = [
+    "run",
+    "elect",
+    "wait-leader",
+    "list",
+    "inspect",
+    "release",
+    "destroy",
+    "init",
+    "doctor",
+    "top",
+    "bench",
+    "completions",
+];
+
 #[test]
-fn completions_and_the_man_page_need_no_store() {
-    let scene = Scene::new();
-    for (args, part) in [(&["completions", "bash"][..], "_dlock()"), (&["man"], ".TH dlock")] {
-        let mut command = scene.command(args);
-        let output = command.env_remove("LOCK_URL").output().unwrap();
-        assert!(output.status.success());
-        assert!(String::from_utf8(output.stdout).unwrap().contains(part), "{args:?}");
+fn completions_and_the_man_page_know_every_command_and_need_no_store() {
+    for (args, part) in [
+        (&["completions", "bash"][..], "_dlock()"),
+        (&["completions", "zsh"], "#compdef dlock"),
+        (&["completions", "fish"], "complete -c dlock"),
+        (&["man"], ".TH dlock"),
+    ] {
+        let text = printed(args);
+        assert!(text.contains(part), "{args:?}");
+        // A man page writes a hyphen with a backslash.
+        let lacks = |name: &&str| !text.replace('\\', "").contains(*name);
+        let lacking: Vec<_> = COMMANDS.iter().filter(|name| lacks(name)).collect();
+        assert!(lacking.is_empty(), "{args:?}: {lacking:?}");
     }
+}
+
+#[test]
+fn each_command_has_a_man_page() {
+    for name in COMMANDS {
+        let page = printed(&["man", name]).replace('\\', "");
+        assert!(page.contains(&format!(".TH dlock-{name}")), "{page}");
+        assert!(page.contains(&format!("fBdlock {name}")), "{page}");
+    }
+    let page = printed(&["man", "bench", "load"]).replace('\\', "");
+    assert!(page.contains(".TH dlock-bench-load") && page.contains("--requests"), "{page}");
+    let output = Command::new(env!("CARGO_BIN_EXE_dlock")).args(["man", "rnu"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(line, "dlock: there is no command rnu: see dlock --help\n");
 }

@@ -1,6 +1,7 @@
 //! Leases that end too early.
 
-use lock_tests::{SOON, eventually};
+use lock_tests::process::is_alive;
+use lock_tests::{Direction, Proxy, SOON, eventually, eventually_async, soon};
 use rustix::process::Signal;
 
 use crate::program::{Scene, is_gone, pid_of};
@@ -26,6 +27,29 @@ fn a_program_that_ignores_term_is_killed_before_its_lease_ends() {
     let deadline = beats.iter().map(|(_, deadline)| *deadline).max().unwrap();
     let last = beats.iter().map(|(at, _)| *at).max().unwrap();
     assert!(last < deadline, "it ran at {last}, and its lease ended at {deadline}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_client_gets_the_lock_only_when_the_program_is_dead() {
+    let scene = Scene::new();
+    let proxy = Proxy::before(&scene.server);
+    let url = scene.server.url_through(proxy.addr());
+    let script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    let run =
+        ["--url", &url, "run", "it", "--ttl", "3s", "--grace", "1s", "--", "sh", "-c", script];
+    let dlock = scene.start(&run);
+    let program = pid_of(&scene.written("pid"));
+    let locks = scene.locks().await;
+    let waiting = tokio::spawn(async move {
+        let guard = locks.lock("it").await.unwrap();
+        // In this task, before anything else: the present moment counts.
+        (is_alive(program), guard)
+    });
+    eventually_async("it waits", SOON, async || scene.inspect("it").await.waiting == 1).await;
+    proxy.silence(Direction::ToServer);
+    let (is_alive, _guard) = soon(waiting).await.unwrap();
+    assert!(!is_alive, "the program ran beside another holder");
+    dlock.ends_with(76);
 }
 
 #[test]

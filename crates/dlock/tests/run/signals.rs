@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use lock_any::lock_sync::LockGuard;
+use lock_tests::process::{is_alive, kill};
 use lock_tests::{SOON, eventually, eventually_async};
 use rustix::process::Signal;
 
@@ -24,6 +25,8 @@ fn signals_go_on_to_the_program() {
         ("QUIT", Signal::QUIT),
         ("USR1", Signal::USR1),
         ("USR2", Signal::USR2),
+        ("ALRM", Signal::ALARM),
+        ("WINCH", Signal::WINCH),
     ] {
         let scene = Scene::new();
         let dlock = scene.script(&[], &traps(name));
@@ -47,10 +50,14 @@ fn a_signal_reaches_the_processes_that_the_program_started() {
 async fn a_signal_ends_a_wait_and_nothing_is_left_of_it() {
     let scene = Scene::new();
     let guard = scene.locks().await.lock("it").await.unwrap();
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+    let ends = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+    for (signal, code) in ends.into_iter().zip([143, 130, 129, 131]) {
         let dlock = scene.script(&[], "echo never");
         eventually_async("it waits", SOON, async || scene.inspect("it").await.waiting == 1).await;
-        dlock.signal(Signal::USR1);
+        // These are for the program, which does not run yet.
+        for other in [Signal::USR1, Signal::USR2, Signal::ALARM, Signal::WINCH] {
+            dlock.signal(other);
+        }
         dlock.signal(signal);
         assert_eq!(dlock.ends_with(code).out, "");
         assert_eq!(scene.inspect("it").await.waiting, 0);
@@ -65,6 +72,24 @@ fn a_killed_dlock_takes_its_program_with_it() {
     let program = pid_of(&scene.written("pid"));
     dlock.kill();
     is_gone(program);
+}
+
+/// As the docs say: the kernel kills the program, and nothing ends the processes that the program has started.
+#[test]
+fn a_killed_dlock_leaves_the_processes_of_its_program_and_the_lease_file() {
+    let scene = Scene::new();
+    let script = "echo $LOCK_FILE > file; echo $$ > pid; sleep 1000 & echo $! > started; wait";
+    let dlock = scene.script(&[], script);
+    let started = pid_of(&scene.written("started"));
+    dlock.kill();
+    is_gone(pid_of(&scene.written("pid")));
+    let is_left = is_alive(started);
+    kill(started);
+    assert!(is_left);
+    let file = scene.written("file");
+    let deadline = std::fs::read_to_string(file.trim()).unwrap();
+    std::fs::remove_file(file.trim()).unwrap();
+    assert!(deadline.trim().parse::<u64>().is_ok(), "{deadline}");
 }
 
 #[test]

@@ -3,6 +3,7 @@ use std::fs;
 use lock_tests::RedisServer;
 
 use crate::program::{client, dlock};
+use crate::terminal::Terminal;
 
 #[test]
 fn the_figures_are_a_table_a_picture_and_json() {
@@ -37,6 +38,24 @@ fn the_figures_are_a_table_a_picture_and_json() {
     assert!(figures[1]["units"].as_f64() > Some(1.0), "{report}");
     // Nothing stays held.
     dlock(&server.url(), &["list"]).ends_with(1);
+}
+
+#[test]
+fn a_terminal_shows_how_far_a_bench_has_come() {
+    let server = RedisServer::start();
+    let mut terminal = Terminal::run(&server.url(), &["bench", "--seconds", "2", "--no-svg"]);
+    // The bar is full of blocks as far as the bench has come.
+    terminal.shows(&["█", "2/5"]);
+    let (status, text) = terminal.end();
+    assert_eq!(status.code(), Some(0), "{text}");
+    assert!(text.contains("hand-overs between two clients"), "{text}");
+
+    let args = ["bench", "load", "--clients", "2", "--requests", "40", "--sleep", "0.02"];
+    let mut terminal = Terminal::run(&server.url(), &args);
+    terminal.shows(&["█", "/40 requests"]);
+    assert_eq!(terminal.end().0.code(), Some(0));
+    // Without a terminal there is no bar.
+    assert_eq!(dlock(&server.url(), &args[..6]).ends_with(0).err(), "");
 }
 
 #[test]

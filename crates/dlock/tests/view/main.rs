@@ -8,6 +8,7 @@ mod doctor;
 mod ending;
 mod etcd;
 mod listing;
+mod page;
 mod postgres;
 mod program;
 mod quorum;

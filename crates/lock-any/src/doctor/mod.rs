@@ -80,6 +80,36 @@ pub async fn doctor(url: &str) -> Result<Report, Error> {
     }
 }
 
+/// The findings about a new store that are hard to mend as soon as there are clients. Only a database can have some: its schema
+/// has an owner. Of any other store this asks nothing.
+///
+/// # Errors
+///
+/// As [`doctor`](doctor()).
+///
+/// # Cancel safety
+///
+/// As [`doctor`](doctor()).
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// lock_any::init("memory:").await?;
+/// assert!(lock_any::doctor::hard_to_mend("memory:").await?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+pub async fn hard_to_mend(url: &str) -> Result<Vec<Finding>, Error> {
+    let (store, url) = Store::of(url)?;
+    let findings = match store {
+        Store::Postgres => of_postgres(&url).await?.findings,
+        Store::Memory | Store::Etcd | Store::Redis | Store::Quorum => Vec::new(),
+    };
+    Ok(findings.into_iter().filter(|it| it.code == "owner-superuser").collect())
+}
+
 fn memory() -> Report {
     let name = "memory";
     let finding = Finding::new(Severity::Info, "memory", name)

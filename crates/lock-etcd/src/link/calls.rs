@@ -19,6 +19,7 @@ use super::messages::{
     WatchCancel, WatchCommand, WatchCreate, WatchRequest, Watched,
 };
 use super::once::had_ended;
+use super::untold::Untold;
 use super::wire::Wire;
 use crate::failure::{self, Fault};
 
@@ -30,13 +31,13 @@ pub(crate) struct Link {
     pub(super) limit: Duration,
     telling: Telling,
     current: Mutex<Option<Arc<Wire>>>,
-    opening: tokio::sync::Mutex<Attempts>,
+    pub(super) opening: tokio::sync::Mutex<Attempts>,
     opened: AtomicU64,
     era: Mutex<Era>,
 }
 
 /// The attempts to connect.
-struct Attempts {
+pub(super) struct Attempts {
     /// The member to try next.
     next: usize,
     backoff: Backoff,
@@ -79,6 +80,7 @@ impl Link {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
+        let mut untold = Untold::new(&self.telling);
         let mut attempts = self.opening.lock().await;
         if let Some(wire) = self.current() {
             return Ok(wire);
@@ -88,11 +90,12 @@ impl Link {
         {
             return Err(error.clone());
         }
-        match self.open(&mut attempts.next).await {
+        match self.open(&mut attempts.next, &mut untold).await {
             Ok(wire) => {
                 attempts.failed = None;
                 attempts.backoff.reset();
                 let wire = Arc::new(wire);
+                untold.opened = Some(Arc::clone(&wire));
                 self.opened.fetch_add(1, Ordering::Relaxed);
                 let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
                 *current = Some(Arc::clone(&wire));
@@ -107,19 +110,16 @@ impl Link {
     }
 
     /// Connects to the first member that can serve, in turn. A failure that a person must change ends the search.
-    async fn open(&self, next: &mut usize) -> Result<Wire, Error> {
+    async fn open(&self, next: &mut usize, untold: &mut Untold<'_>) -> Result<Wire, Error> {
         let mut failure = failure::timeout();
         for _ in &self.endpoints {
             let endpoint = &self.endpoints[*next % self.endpoints.len()];
             *next += 1;
             let opening = Wire::open(endpoint, self.user.as_ref(), self.any_version, self.limit);
             match opening.await {
-                Ok(wire) => {
-                    let told = self.telling.connected(name(endpoint));
-                    return Ok(wire.told(told));
-                }
+                Ok(wire) => return Ok(wire),
                 Err(error) => {
-                    self.telling.failed(name(endpoint), &error);
+                    untold.failed.push((name(endpoint), error.clone()));
                     if !error.is_retryable() {
                         return Err(error);
                     }

@@ -1,12 +1,12 @@
 //! One connection to one member.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::Stream;
 use lock_core::Error;
-use lock_core::observer::Told;
+use lock_core::observer::{Telling, Told};
 use tokio::time::Instant;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -30,12 +30,18 @@ pub(crate) struct Wire {
     channel: Channel,
     /// Proves who the client is, if the cluster asks for that.
     token: Option<AsciiMetadataValue>,
-    is_broken: AtomicBool,
+    /// Some of the bits [`BROKEN`] and [`TOLD`].
+    state: AtomicU8,
     silence: Mutex<Silence>,
     /// Host and port of the member.
     member: String,
-    told: Option<Told>,
+    told: OnceLock<Told>,
 }
+
+/// The connection is of no more use.
+const BROKEN: u8 = 1;
+/// Observers have heard of the opening.
+const TOLD: u8 = 2;
 
 /// A call on a connection. If this value is dropped before there is an answer, the connection was silent in the meantime.
 pub(super) struct Asking<'a> {
@@ -88,9 +94,9 @@ impl Wire {
     }
 
     fn over(channel: Channel, member: String) -> Self {
-        let is_broken = AtomicBool::new(false);
+        let state = AtomicU8::new(0);
         let silence = Mutex::new(Silence::new(Instant::now()));
-        Self { channel, token: None, is_broken, silence, member, told: None }
+        Self { channel, token: None, state, silence, member, told: OnceLock::new() }
     }
 
     /// Connects to a member, and authenticates.
@@ -140,21 +146,29 @@ impl Wire {
 
     /// Whether it is of no more use.
     pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken.load(Ordering::Relaxed)
+        self.state.load(Ordering::Relaxed) & BROKEN != 0
     }
 
-    /// It is of no more use. Observers hear of this once.
+    /// It is of no more use. Observers hear of this once, and after its opening.
     pub(crate) fn give_up(&self) {
-        let was_broken = self.is_broken.swap(true, Ordering::Relaxed);
-        if let Some(told) = self.told.as_ref().filter(|_| !was_broken) {
+        let before = self.state.fetch_or(BROKEN, Ordering::AcqRel);
+        self.tell_end(before, TOLD);
+    }
+
+    /// Tells the observers of the opening. Another task may have given the connection up meanwhile.
+    pub(crate) fn tell(&self, telling: &Telling) {
+        if let Some(told) = telling.connected(&self.member) {
+            let _first = self.told.set(told);
+        }
+        let before = self.state.fetch_or(TOLD, Ordering::AcqRel);
+        self.tell_end(before, BROKEN);
+    }
+
+    /// Tells the observers of the end, if the state before the last bit was set was this one.
+    fn tell_end(&self, before: u8, only: u8) {
+        if let Some(told) = self.told.get().filter(|_| before == only) {
             told.disconnected();
         }
-    }
-
-    /// This connection, of whose opening observers have heard.
-    pub(crate) fn told(mut self, told: Option<Told>) -> Self {
-        self.told = told;
-        self
     }
 
     /// Host and port of the member.

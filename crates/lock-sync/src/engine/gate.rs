@@ -13,6 +13,7 @@ use super::holds::HoldId;
 use super::machine::{Opening, Ticket};
 use super::validity::Validity;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::now;
 
 /// One word says whether the gate is open, and how many readers are inside.
 pub(super) struct Gate {
@@ -118,7 +119,7 @@ impl Gate {
             return None;
         }
         // From here on this reader is inside, so the facts stay.
-        let since = clock.now();
+        let since = now(clock);
         let hold = HoldId::of_gate(self.serial.load(Ordering::Relaxed));
         let token = FencingToken::new(self.token.load(Ordering::Relaxed));
         let reader = Reader { hold, token, since };

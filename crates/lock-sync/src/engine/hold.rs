@@ -24,9 +24,12 @@ pub(crate) struct Hold {
     held: OnceLock<Arc<Held>>,
     /// Whether dropping has to give the hold up.
     live: bool,
-    /// From the begin of the hold to its end, if observers hear of it. In a box: without observers a hold stays small.
-    told: Option<Box<Told>>,
+    /// From the begin of the hold to its end, if observers hear of it.
+    told: Option<Told>,
 }
+
+/// The end of a hold of which observers have heard, and its instant.
+type End = (Told, HoldEnd, Instant);
 
 impl Hold {
     /// A hold to which this acquisition has led, if observers have heard of one.
@@ -40,7 +43,7 @@ impl Hold {
     ) -> Self {
         let told = match (begun, &entry.observed, &right) {
             (Some(begun), Some(observed), Right::Ticket(ticket)) => {
-                Some(Box::new(begun.granted(observed, mode, ticket)))
+                Some(begun.granted(observed, mode, ticket))
             }
             _ => None,
         };
@@ -55,20 +58,27 @@ impl Hold {
         Some(Self::new(Arc::clone(entry), right, mode, manner, None))
     }
 
-    /// Notes how and when the hold ends, before it lets go.
+    /// Notes how the hold ends, before it lets go.
     #[inline]
-    fn end(&mut self, how: HoldEnd) -> Option<(Box<Told>, HoldEnd, Instant)> {
+    fn end(&mut self, how: HoldEnd) -> Option<End> {
+        self.told.is_some().then(|| self.lease().now()).and_then(|now| self.end_at(now, how))
+    }
+
+    /// Notes that the hold ends at this instant, and how.
+    #[inline]
+    fn end_at(&mut self, now: Instant, how: HoldEnd) -> Option<End> {
         let told = self.told.take()?;
-        let now = self.lease().now();
         let lost = self.check_at(now).err();
         Some((told, lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
     }
 
     /// Tells the observers of the end.
     #[inline]
-    fn tell(&self, end: Option<(Box<Told>, HoldEnd, Instant)>) {
-        if let (Some((told, how, now)), Some(observed)) = (end, &self.entry.observed) {
-            told.ended(observed, self.id(), how, now);
+    fn tell(&self, end: Option<End>) {
+        if let (Some((told, how, now)), Some(observed), Some(ticket)) =
+            (end, &self.entry.observed, self.ticket())
+        {
+            told.ended(observed, ticket, how, now);
         }
     }
 
@@ -92,9 +102,9 @@ impl Hold {
         let hold = self.entry.lock().machine.split(whole.hold, part);
         let hold = hold.unwrap_or(whole.hold.gone());
         self.permits = rest;
-        let ticket = Ticket { hold, lease: Arc::clone(&whole.lease), ..*whole };
+        let mut ticket = Ticket { hold, lease: Arc::clone(&whole.lease), ..*whole };
         let told = self.told.as_ref().zip(self.entry.observed.as_ref());
-        let told = told.map(|(whole, observed)| Box::new(whole.split(observed, &ticket, part)));
+        let told = told.map(|(whole, observed)| whole.split(observed, &mut ticket, part));
         Some(Self {
             entry: Arc::clone(&self.entry),
             right: Right::Ticket(ticket),
@@ -195,8 +205,9 @@ impl Hold {
         self.ticket().map_or(self.entry.gate.lease(), |ticket| &ticket.lease)
     }
 
-    /// Takes over the ticket of an upgrade.
-    pub(super) fn become_exclusive(&mut self, ticket: Ticket) {
+    /// Takes over the ticket of an upgrade. The hold has begun before.
+    pub(super) fn become_exclusive(&mut self, mut ticket: Ticket) {
+        ticket.since = self.ticket().map_or(ticket.since, |former| former.since);
         if let Some(held) = self.held.get() {
             held.set_token(ticket.token);
         }
@@ -250,8 +261,9 @@ impl Hold {
     /// Gives the hold up, and tells the observers.
     async fn let_go(&mut self) -> (Option<LeaseLost>, Rest) {
         loop {
-            let lost = self.check().err();
-            let end = self.end(HoldEnd::Released);
+            let now = self.lease().now();
+            let lost = self.check_at(now).err();
+            let end = self.end_at(now, HoldEnd::Released);
             if let Some(rest) = self.entry.release_here(self.id(), self.manner) {
                 self.live = false;
                 self.tell(end);
@@ -323,124 +335,4 @@ impl fmt::Debug for Hold {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use lock_core::memory::MemoryBackend;
-    use tokio::runtime::Handle;
-    use tokio::task::yield_now;
-    use tokio::time::{Instant, sleep};
-
-    use super::*;
-    use crate::engine::{Acquiring, Wait};
-    use crate::locks::Locks;
-    use crate::sync::atomic::Ordering;
-
-    fn entry_of(locks: &Locks<MemoryBackend>) -> Arc<Entry> {
-        locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy.clone())
-    }
-
-    async fn enter(entry: &Arc<Entry>, mode: Mode) -> Hold {
-        let manner = entry.shared().manner;
-        let mut acquiring = Acquiring::new(Arc::clone(entry), mode, Wait::Forever, manner);
-        poll_fn(|context| acquiring.poll(context)).await.unwrap()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_remembers_no_reader_that_has_gone() {
-        // A renewal comes before the first limit. It says that no other process waits.
-        let limit = Duration::from_secs(3);
-        let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
-        let locks = locks.ttl(limit).max_hold(limit).build().unwrap();
-        let entry = entry_of(&locks);
-        let read = async || enter(&entry, Mode::Shared).await;
-        let (mut oldest, mut older) = (None, read().await);
-        let lease = Arc::clone(older.lease());
-        for _ in 0..100 {
-            sleep(limit * 2 / 3).await;
-            let next = read().await;
-            assert!(Arc::ptr_eq(next.lease(), &lease), "one lease for all of them");
-            let gone: Option<Hold> = oldest.replace(std::mem::replace(&mut older, next));
-            let lost = gone.map(|hold| hold.check().map_err(|lost| lost.reason()));
-            assert!(lost.is_none_or(|lost| lost == Err(LossReason::HeldTooLong)));
-        }
-        drop(oldest);
-        assert_eq!(lease.known_losses(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn readers_that_share_a_lease_do_not_lock_the_entry() {
-        let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
-        let locks = locks.build().unwrap();
-        let entry = entry_of(&locks);
-        let count = || entry.locked.load(Ordering::Relaxed);
-        let read = async || enter(&entry, Mode::Shared).await;
-        let first = read().await;
-        // A renewal says that no other process waits.
-        sleep(locks.shared.policy.ttl.duration() / 2).await;
-        // The second reader looks whether there is a line, and the third opens the gate.
-        let (second, third) = (read().await, read().await);
-        let before = count();
-        for _ in 0..100 {
-            let (one, other) = (read().await, read().await);
-            assert_eq!(one.fencing_token(), first.fencing_token());
-            assert!(one.check().is_ok() && other.held().check().is_ok());
-        }
-        assert_eq!(count(), before);
-        let (reader, handle) = (read().await, Arc::clone(third.held()));
-        drop((first, second, third));
-        assert!(count() > before && entry.is_held() && handle.check().is_err());
-        assert!(reader.release().await.is_ok());
-        assert!(!entry.is_held());
-    }
-
-    #[tokio::test]
-    async fn a_handle_that_is_kept_does_not_keep_its_lease_from_the_gate() {
-        let locks = Locks::new(MemoryBackend::new());
-        let entry = entry_of(&locks);
-        let read = async || enter(&entry, Mode::Shared).await;
-        let first = read().await;
-        let handle = Arc::clone(first.held());
-        assert!(handle.check().is_ok() && handle.valid_until() > first.lease().now());
-        first.release().await.unwrap();
-        let until = handle.valid_until();
-        let next = read().await;
-        assert!(Arc::ptr_eq(next.lease(), entry.gate.lease()), "the next lease has no gate");
-        assert!(next.check().is_ok() && next.held().check().is_ok());
-        let ended = handle.check().map_err(|lost| lost.reason());
-        assert_eq!(ended, Err(LossReason::Released));
-        assert_eq!(handle.over().await.reason(), LossReason::Released);
-        assert!(handle.valid_until() == until && handle.remaining().is_zero());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_gate_opens_as_soon_as_readers_overlap() {
-        let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
-        let locks = locks.build().unwrap();
-        let entry = entry_of(&locks);
-        let read = async || enter(&entry, Mode::Shared).await;
-        let begin = Instant::now();
-        let _overlapping = (read().await, read().await);
-        // The paused clock stands still while a task is ready. So no timer opens the gate.
-        while read().await.ticket().is_some() {
-            assert!(begin.elapsed().is_zero());
-            yield_now().await;
-        }
-    }
-
-    #[tokio::test]
-    async fn a_pass_without_contention_locks_the_entry_three_times() {
-        let locks = Locks::new(MemoryBackend::new());
-        let entry = entry_of(&locks);
-        let count = || entry.locked.load(Ordering::Relaxed);
-        for pass in 0..100 {
-            let before = count();
-            enter(&entry, Mode::Exclusive).await.release().await.unwrap();
-            let locked = count() - before;
-            // The first pass starts the timer.
-            assert!(locked <= 3 || pass == 0, "{locked} times in pass {pass}");
-        }
-        assert!(!entry.is_held() && !entry.is_cached());
-        assert!(entry.lock().machine.is_idle(), "the last release is noted");
-    }
-}
+mod tests;

@@ -60,7 +60,7 @@ use crate::foreign::{discard, survive, wake};
 #[cfg(test)]
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, owner};
+use crate::sync::{Mutex, MutexGuard, now, owner};
 use gate::{Gate, Leaving, Right};
 use observed::Observed;
 use parked::Parked;
@@ -149,7 +149,7 @@ impl Entry {
             return None;
         }
         // Read before taking the lock, because many tasks contend for it.
-        let now = self.shared.clock.now();
+        let now = now(self.shared.clock);
         let mut state = self.lock();
         if !state.settling.is_empty() {
             return None;
@@ -195,7 +195,7 @@ impl Entry {
         if state.machine.unshare(hold, manner, armed) {
             return Some(None);
         }
-        let clock = || now.unwrap_or_else(|| self.shared.clock.now());
+        let clock = || now.unwrap_or_else(|| crate::sync::now(self.shared.clock));
         state.machine.pass_on(hold, clock, manner)
     }
 
@@ -301,7 +301,7 @@ impl Entry {
         event: impl FnOnce(&mut State) -> R,
     ) -> R {
         // Read under the lock, so that time does not go backwards from one event to the next.
-        state.machine.begin(self.shared.clock.now());
+        state.machine.begin(now(self.shared.clock));
         if self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::AcqRel) {
             state.machine.hint(Hint::Contended);
         }

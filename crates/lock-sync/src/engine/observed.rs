@@ -14,12 +14,13 @@ use lock_core::{Clock, Instant, Key, Mode, observer};
 use super::holds::HoldId;
 use super::machine::{Denial, Fact, Ticket};
 use super::shared::{Keyed, Shared};
+use crate::sync::now;
 
 /// The observers of one entry, and what they have to know of it.
 pub(super) struct Observed {
     observers: Observers,
-    /// They hear of one in so many acquisitions, and of all other facts.
-    one_in: u32,
+    /// They hear of the acquisitions whose scattered names are not above this, and of all other facts.
+    heard: u64,
     key: Key,
     clock: Clock,
     ttl: Duration,
@@ -31,11 +32,12 @@ impl Observed {
     /// `None` without observers.
     pub(super) fn new<E: Keyed>(shared: &Shared<E>, key: &Key, ttl: Duration) -> Option<Box<Self>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let (observers, one_in, clock) = (&shared.observers, shared.observed_one_in, shared.clock);
+        let (observers, clock) = (&shared.observers, shared.clock);
         (!observers.is_empty()).then(|| {
             let (observers, key) = (observers.clone(), key.clone());
+            let heard = u64::from(u32::MAX / shared.observed_one_in);
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            Box::new(Self { observers, one_in, key, clock, ttl, number })
+            Box::new(Self { observers, heard, key, clock, ttl, number })
         })
     }
 
@@ -43,7 +45,7 @@ impl Observed {
     fn hears_of(&self, id: AcquisitionId) -> bool {
         // The golden ratio scatters numbers that follow one another.
         let scattered = id.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        scattered <= u64::from(u32::MAX / self.one_in)
+        scattered <= self.heard
     }
 
     fn named(&self, hold: HoldId) -> observer::HoldId {
@@ -89,7 +91,7 @@ impl Begun {
         observed.hears_of(id).then(|| {
             let event = AcquireBegun { id, key, mode };
             observed.observers.tell(|observer| observer.acquire_begun(&event));
-            Self { id, at: observed.clock.now(), waits: false }
+            Self { id, at: now(observed.clock), waits: false }
         })
     }
 
@@ -103,7 +105,7 @@ impl Begun {
 
     /// The caller has a hold.
     pub(super) fn granted(self, observed: &Observed, mode: Mode, ticket: &Ticket) -> Told {
-        let told = Told { acquisition: Some(self.id), since: ticket.since, mode };
+        let told = Told::new(Some(self.id), mode);
         let ended = self.ended(observed, mode, observed.grant(ticket), ticket.since);
         let begun = told.begun(observed, ticket);
         observed.observers.tell(|observer| observer.acquire_ended(&ended));
@@ -113,7 +115,8 @@ impl Begun {
 
     /// The holder has its lock in this stronger mode.
     pub(super) fn upgraded(self, observed: &Observed, mode: Mode, ticket: &Ticket) {
-        let event = self.ended(observed, mode, observed.grant(ticket), ticket.since);
+        // The ticket says since when the hold exists, which is older than the upgrade.
+        let event = self.ended(observed, mode, observed.grant(ticket), now(observed.clock));
         observed.observers.tell(|observer| observer.acquire_ended(&event));
     }
 
@@ -134,7 +137,7 @@ impl Begun {
     }
 
     fn fails(self, observed: &Observed, mode: Mode, outcome: AcquireEnd<'_>) {
-        let event = self.ended(observed, mode, outcome, observed.clock.now());
+        let event = self.ended(observed, mode, outcome, now(observed.clock));
         observed.observers.tell(|observer| observer.acquire_ended(&event));
     }
 
@@ -150,37 +153,61 @@ impl Begun {
     }
 }
 
-/// A hold of which observers have heard.
-pub(super) struct Told {
+/// A hold of which observers have heard. The ticket of the hold knows the rest.
+pub(super) enum Told {
+    /// The most frequent hold, without an allocation.
+    Exclusive(AcquisitionId),
+    /// In a box: without observers a hold stays small.
+    Other(Box<Other>),
+}
+
+/// A hold that may be shared, counted, joint or split off.
+pub(super) struct Other {
     acquisition: Option<AcquisitionId>,
-    since: Instant,
     /// The mode in which the hold began.
     mode: Mode,
 }
 
 impl Told {
+    fn new(acquisition: Option<AcquisitionId>, mode: Mode) -> Self {
+        match (acquisition, mode) {
+            (Some(id), Mode::Exclusive) => Self::Exclusive(id),
+            _ => Self::Other(Box::new(Other { acquisition, mode })),
+        }
+    }
+
+    /// The acquisition that led to the hold, and the mode in which the hold began.
+    fn beginning(&self) -> (Option<AcquisitionId>, Mode) {
+        match self {
+            Self::Exclusive(id) => (Some(*id), Mode::Exclusive),
+            Self::Other(other) => (other.acquisition, other.mode),
+        }
+    }
+
     /// A hold with this ticket that was split off another one.
-    pub(super) fn split(&self, observed: &Observed, ticket: &Ticket, part: u32) -> Self {
-        let mode = match self.mode {
-            Mode::Permits { of, .. } => Mode::Permits { take: part, of },
-            other => other,
+    pub(super) fn split(&self, observed: &Observed, ticket: &mut Ticket, part: u32) -> Self {
+        let mode = match self.beginning() {
+            (_, Mode::Permits { of, .. }) => Mode::Permits { take: part, of },
+            (_, other) => other,
         };
-        let told = Self { acquisition: None, since: observed.clock.now(), mode };
+        ticket.since = now(observed.clock);
+        let told = Self::new(None, mode);
         let event = told.begun(observed, ticket);
         observed.observers.tell(|observer| observer.hold_begun(&event));
         told
     }
 
     fn begun<'a>(&self, observed: &'a Observed, ticket: &Ticket) -> HoldBegun<'a> {
+        let (acquisition, mode) = self.beginning();
         let (id, token) = (observed.named(ticket.hold), ticket.token);
-        HoldBegun { id, acquisition: self.acquisition, key: &observed.key, mode: self.mode, token }
+        HoldBegun { id, acquisition, key: &observed.key, mode, token }
     }
 
     /// The guard has gone at this instant.
-    pub(super) fn ended(self, observed: &Observed, hold: HoldId, how: HoldEnd, now: Instant) {
-        let Self { acquisition, since, mode } = self;
-        let (id, key, ttl) = (observed.named(hold), &observed.key, observed.ttl);
-        let held = now.saturating_duration_since(since);
+    pub(super) fn ended(&self, observed: &Observed, ticket: &Ticket, how: HoldEnd, now: Instant) {
+        let (acquisition, mode) = self.beginning();
+        let (id, key, ttl) = (observed.named(ticket.hold), &observed.key, observed.ttl);
+        let held = now.saturating_duration_since(ticket.since);
         let event = HoldEnded { id, acquisition, key, mode, how, held, ttl };
         observed.observers.tell(|observer| observer.hold_ended(&event));
     }

@@ -20,6 +20,7 @@ use super::driver::Flight;
 use super::machine::{Denial, Ending, Machine, Policy, Ticket};
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
+use crate::sync::now;
 
 /// The entry of one key, as far as its requests know it.
 pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
@@ -95,7 +96,7 @@ impl<E: Asks> Running<E> {
     }
 
     pub(super) fn renew(entry: &Arc<E>, request: Renew, limit: Duration) -> Self {
-        let sent = entry.shared().clock.now();
+        let sent = now(entry.shared().clock);
         Self::new(entry, Verb::Renew(request, sent, limit), Home::Driver)
     }
 
@@ -291,7 +292,7 @@ impl<E: Asks> Running<E> {
             _ => return,
         };
         if !shared.observers.is_empty() {
-            let took = shared.clock.now().saturating_duration_since(sent);
+            let took = now(shared.clock).saturating_duration_since(sent);
             let event = LeaseRenewed { key: self.entry.key(), outcome, took, ttl: ttl.duration() };
             shared.observers.tell(|observer| observer.lease_renewed(&event));
         }

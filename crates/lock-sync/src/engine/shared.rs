@@ -16,7 +16,7 @@ use super::queue::Patience;
 use super::timing::renewal_window;
 use crate::foreign::Bell;
 use crate::handoff::Handoff;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, now};
 
 /// The entry of one key, as far as the state that all entries share knows it.
 pub(crate) trait Keyed: Timed + Sized {
@@ -178,7 +178,7 @@ impl<E: Keyed> Shared<E> {
         self.start().map_err(Denial::Failed)?;
         Ok(match wait {
             Wait::Try => Patience::Try,
-            Wait::AtMost(limit) => Patience::Until(self.clock.now() + limit),
+            Wait::AtMost(limit) => Patience::Until(now(self.clock) + limit),
             Wait::Forever => Patience::Forever,
         })
     }

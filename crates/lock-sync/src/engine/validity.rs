@@ -8,6 +8,7 @@ use lock_core::{Clock, Instant};
 
 use crate::error::{LeaseLost, LossReason};
 use crate::foreign::{Bell, Listening};
+use crate::sync::now;
 
 /// The lease as its holders see it: a deadline that renewals move, and an end that is final.
 ///
@@ -58,7 +59,7 @@ impl Validity {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
+        now(self.clock)
     }
 
     /// Whether this hold, which ends at `until` at the latest, has the lease at this instant.

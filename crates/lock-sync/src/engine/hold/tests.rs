@@ -1,0 +1,165 @@
+//! What a hold costs, and what remembers it.
+
+use std::task::Context;
+use std::time::Duration;
+
+use lock_core::memory::MemoryBackend;
+use lock_core::observer::Observer;
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::engine::{Acquiring, Wait};
+use crate::locks::{Builder, Locks};
+use crate::sync::READ;
+use crate::sync::atomic::Ordering;
+
+fn entry_of(locks: &Locks<MemoryBackend>) -> Arc<Entry> {
+    locks.shared.named("it".try_into().unwrap(), None, locks.shared.policy.clone())
+}
+
+async fn enter(entry: &Arc<Entry>, mode: Mode) -> Hold {
+    let manner = entry.shared().manner;
+    let mut acquiring = Acquiring::new(Arc::clone(entry), mode, Wait::Forever, manner);
+    poll_fn(|context| acquiring.poll(context)).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_remembers_no_reader_that_has_gone() {
+    // A renewal comes before the first limit. It says that no other process waits.
+    let limit = Duration::from_secs(3);
+    let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+    let locks = locks.ttl(limit).max_hold(limit).build().unwrap();
+    let entry = entry_of(&locks);
+    let read = async || enter(&entry, Mode::Shared).await;
+    let (mut oldest, mut older) = (None, read().await);
+    let lease = Arc::clone(older.lease());
+    for _ in 0..100 {
+        sleep(limit * 2 / 3).await;
+        let next = read().await;
+        assert!(Arc::ptr_eq(next.lease(), &lease), "one lease for all of them");
+        let gone: Option<Hold> = oldest.replace(std::mem::replace(&mut older, next));
+        let lost = gone.map(|hold| hold.check().map_err(|lost| lost.reason()));
+        assert!(lost.is_none_or(|lost| lost == Err(LossReason::HeldTooLong)));
+    }
+    drop(oldest);
+    assert_eq!(lease.known_losses(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_share_a_lease_do_not_lock_the_entry() {
+    let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+    let locks = locks.build().unwrap();
+    let entry = entry_of(&locks);
+    let count = || entry.locked.load(Ordering::Relaxed);
+    let read = async || enter(&entry, Mode::Shared).await;
+    let first = read().await;
+    // A renewal says that no other process waits.
+    sleep(locks.shared.policy.ttl.duration() / 2).await;
+    // The second reader looks whether there is a line, and the third opens the gate.
+    let (second, third) = (read().await, read().await);
+    let before = count();
+    for _ in 0..100 {
+        let (one, other) = (read().await, read().await);
+        assert_eq!(one.fencing_token(), first.fencing_token());
+        assert!(one.check().is_ok() && other.held().check().is_ok());
+    }
+    assert_eq!(count(), before);
+    let (reader, handle) = (read().await, Arc::clone(third.held()));
+    drop((first, second, third));
+    assert!(count() > before && entry.is_held() && handle.check().is_err());
+    assert!(reader.release().await.is_ok());
+    assert!(!entry.is_held());
+}
+
+#[tokio::test]
+async fn a_handle_that_is_kept_does_not_keep_its_lease_from_the_gate() {
+    let locks = Locks::new(MemoryBackend::new());
+    let entry = entry_of(&locks);
+    let read = async || enter(&entry, Mode::Shared).await;
+    let first = read().await;
+    let handle = Arc::clone(first.held());
+    assert!(handle.check().is_ok() && handle.valid_until() > first.lease().now());
+    first.release().await.unwrap();
+    let until = handle.valid_until();
+    let next = read().await;
+    assert!(Arc::ptr_eq(next.lease(), entry.gate.lease()), "the next lease has no gate");
+    assert!(next.check().is_ok() && next.held().check().is_ok());
+    let ended = handle.check().map_err(|lost| lost.reason());
+    assert_eq!(ended, Err(LossReason::Released));
+    assert_eq!(handle.over().await.reason(), LossReason::Released);
+    assert!(handle.valid_until() == until && handle.remaining().is_zero());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_opens_as_soon_as_readers_overlap() {
+    let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+    let locks = locks.build().unwrap();
+    let entry = entry_of(&locks);
+    let read = async || enter(&entry, Mode::Shared).await;
+    let begin = Instant::now();
+    let _overlapping = (read().await, read().await);
+    // The paused clock stands still while a task is ready. So no timer opens the gate.
+    while read().await.ticket().is_some() {
+        assert!(begin.elapsed().is_zero());
+        yield_now().await;
+    }
+}
+
+struct Deaf;
+
+impl Observer for Deaf {}
+
+/// How often a pass of a key for which another task waits looks at the clock, and locks the entry.
+async fn looks_and_locks(locks: Builder<MemoryBackend>) -> (u32, u32) {
+    const PASSES: u32 = 100;
+    let locks = locks.on_runtime(Handle::current()).build().unwrap();
+    let entry = entry_of(&locks);
+    let wait = || {
+        let manner = entry.shared().manner;
+        Acquiring::new(Arc::clone(&entry), Mode::Exclusive, Wait::Forever, manner)
+    };
+    let mut hold = enter(&entry, Mode::Exclusive).await;
+    let mut counts = (0, 0);
+    // The first task that has to wait brings no waker along.
+    for pass in 0..=PASSES {
+        if pass == 1 {
+            // A renewal says that no other process waits, and brings tokens.
+            sleep(locks.shared.policy.ttl.duration() / 2).await;
+            counts = (READ.get(), entry.locked.load(Ordering::Relaxed));
+        }
+        let mut waits = wait();
+        let waker = std::task::Waker::noop();
+        assert!(waits.poll(&mut Context::from_waker(waker)).is_pending());
+        drop(hold);
+        hold = poll_fn(|context| waits.poll(context)).await.unwrap();
+    }
+    let (read, locked) = (READ.get(), entry.locked.load(Ordering::Relaxed));
+    ((read - counts.0) / PASSES, (locked - counts.1) / PASSES)
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_cost_one_look_at_the_clock_in_a_pass_among_waiters() {
+    let plain = looks_and_locks(Locks::builder(MemoryBackend::new())).await;
+    let observed = Locks::builder(MemoryBackend::new()).observer(Arc::new(Deaf));
+    let observed = looks_and_locks(observed).await;
+    // The hand-over, and the check of the ticket. With observers, the begin of the wait.
+    assert_eq!((plain, observed), ((2, 3), (3, 3)));
+}
+
+#[tokio::test]
+async fn a_pass_without_contention_locks_the_entry_three_times() {
+    let locks = Locks::new(MemoryBackend::new());
+    let entry = entry_of(&locks);
+    let count = || entry.locked.load(Ordering::Relaxed);
+    for pass in 0..100 {
+        let before = count();
+        enter(&entry, Mode::Exclusive).await.release().await.unwrap();
+        let locked = count() - before;
+        // The first pass starts the timer.
+        assert!(locked <= 3 || pass == 0, "{locked} times in pass {pass}");
+    }
+    assert!(!entry.is_held() && !entry.is_cached());
+    assert!(entry.lock().machine.is_idle(), "the last release is noted");
+}
