@@ -47,7 +47,7 @@ async fn a_url_refuses_an_old_version_unless_it_allows_it() {
         let error = lock_any::connect(&(server.url() + wrong)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{wrong}: {error}");
     }
-    for wrong in ["etcd+x://a", "redlock+etcd://a,b,c", "etcd:a"] {
+    for wrong in ["etcd+x://a", "redlock+etcd://a,b,c", "redlock:etcd:a", "etcd:a"] {
         let error = lock_any::connect(wrong).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{wrong}: {error}");
     }

@@ -5,6 +5,7 @@
 
 mod etcd;
 mod postgres;
+mod quorum;
 mod support;
 
 use lock_any::doctor::{Severity, doctor};

@@ -10,28 +10,23 @@ use lock_tests::chaos::check::Verdict;
 use lock_tests::chaos::stage::Cast;
 use lock_tests::chaos::{Deployment, Fault, Plan, Scope, Victim, run};
 
-use crate::STAGE;
+use crate::{STAGE, first_seed};
 
 /// The faults of a run over PostgreSQL.
 const STEPS: usize = 5;
 
-/// The seed of the first run. It is fixed, as in [`smoke`](crate::smoke).
+/// The seed of the first run.
 const FIRST: u64 = 40;
 
 /// How often a plan is carried out if a run proves nothing, or breaks a promise.
 const RUNS: usize = 3;
-
-/// The seed of the first plan: `CHAOS_SEED`, or else the fixed one.
-fn first() -> u64 {
-    std::env::var("CHAOS_SEED").ok().map_or(FIRST, |text| text.parse().unwrap())
-}
 
 /// One plan for each group of so many faults.
 fn plans(over: Deployment, faults: &[Fault], steps: usize) -> Vec<Plan> {
     let plan = |(seed, faults): (u64, &[Fault])| {
         Plan::draw(seed, &Scope::default().over(&[over]).each_of(faults))
     };
-    (first()..).zip(faults.chunks(steps)).map(plan).collect()
+    (first_seed(FIRST)..).zip(faults.chunks(steps)).map(plan).collect()
 }
 
 /// All faults of a deployment.
@@ -73,7 +68,7 @@ fn no_fault_breaks_a_promise(plans: Vec<Plan>) {
         let runs = [(); 2].map(|()| scope.spawn(failures));
         runs.into_iter().flat_map(|run| run.join().unwrap()).collect()
     });
-    assert!(failures.is_empty(), "CHAOS_SEED={}:\n{}", first(), failures.join("\n"));
+    assert!(failures.is_empty(), "CHAOS_SEED={}:\n{}", first_seed(FIRST), failures.join("\n"));
 }
 
 #[test]
@@ -87,8 +82,9 @@ fn no_fault_breaks_a_promise_over_etcd() {
     let is_of_worker = |it: &Fault| it.victim() == Victim::Worker;
     let (of_workers, of_one): (Vec<_>, Vec<_>) =
         all(Deployment::Etcd).into_iter().partition(is_of_worker);
-    let of_members = [Fault::KillKept, Fault::FailOver, Fault::StopServer, Fault::Partition];
-    let of_cluster = [&of_members[..], &of_workers].concat();
+    let of_members = [Fault::KillKept, Fault::StopServer, Fault::Partition];
+    let of_leader = [Fault::FailOver, Fault::KillPrimary, Fault::PausePrimary];
+    let of_cluster = [&of_members[..], &of_leader, &of_workers].concat();
     let two = |over, faults: &[Fault]| plans(over, faults, faults.len().div_ceil(2));
     let [one, cluster] = [two(Deployment::Etcd, &of_one), two(Deployment::Members, &of_cluster)];
     no_fault_breaks_a_promise([one, cluster].concat());

@@ -8,12 +8,12 @@ use lock_tests::chaos::check::Verdict;
 use lock_tests::chaos::stage::Cast;
 use lock_tests::chaos::{Deployment, Plan, Scope, run};
 
-use crate::STAGE;
+use crate::{STAGE, first_seed};
 
 /// The faults of a run.
 const STEPS: usize = 3;
 
-/// The seed. It is fixed, as in [`smoke`](crate::smoke).
+/// The seed.
 const SEED: u64 = 3;
 
 /// The most runs of a plan. One has to be sound.
@@ -23,8 +23,7 @@ const RUNS: usize = 3;
 #[test]
 fn no_fault_loses_a_committed_value() {
     let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    let seed = std::env::var("CHAOS_SEED").ok().map(|text| text.parse().unwrap());
-    let seed = seed.unwrap_or(SEED);
+    let seed = first_seed(SEED);
     let deployments = [Deployment::Memory, Deployment::Redis, Deployment::Quorum(3)];
     let failures: Vec<String> = thread::scope(|scope| {
         let runs = deployments.map(|deployment| scope.spawn(move || failure(deployment, seed)));

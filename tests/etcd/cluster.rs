@@ -92,10 +92,16 @@ async fn a_leader_that_stands_still_ends_no_lease_that_was_renewed() {
     let was_valid = lease.is_valid();
     cluster.members()[leader].cont();
     let lost = tokio::time::timeout(ttl * 2, lease.lost()).await.ok();
-    let has_fix = !is_unsafe(EtcdServer::version());
-    if has_fix && was_valid {
+    let version = EtcdServer::version();
+    if is_unsafe(version) {
+        println!(
+            "etcd {version:?} lacks the fix of #15247. Renewed before: {was_valid}. Lost after: {lost:?}"
+        );
+    } else if was_valid {
         assert!(lost.is_none(), "a lease that was renewed was revoked: {lost:?}");
         assert!(!waiting.is_finished(), "two holders");
+    } else {
+        println!("the lease was over before the old leader went on: {lost:?}");
     }
     drop(guard);
     let (_, token) = tokio::time::timeout(LATE * 2, waiting).await.expect("it passes on").unwrap();

@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use lock_core::{AcquireOutcome, Backend, Error, ErrorKind, Released, Renew, Renewal};
-use lock_sync::{LossReason, MutexGuard};
+use lock_core::{
+    AcquireOutcome, Backend, Error, ErrorKind, FencingToken, Released, Renew, Renewal,
+};
+use lock_etcd::EtcdBackend;
+use lock_sync::{Lease, Locks, LossReason, Mutex, MutexGuard};
 use lock_tests::{EtcdServer, Proxy, SOON, soon};
+use tokio::task::JoinHandle;
 
 use crate::support::{
     LATE, attempt, builder, claim, granted, let_go, locks, long, open, seconds, until_granted,
@@ -22,6 +26,31 @@ fn fill(server: &EtcdServer) {
 
 fn make_room(server: &EtcdServer) {
     tokio::task::block_in_place(|| server.make_room());
+}
+
+/// One client takes the lock, and another one waits for it and has its place. Then the store fills up.
+async fn fills_up<'a>(
+    server: &EtcdServer,
+    mutex: &'a Mutex<()>,
+    there: &Locks<EtcdBackend>,
+) -> (MutexGuard<'a, ()>, JoinHandle<(Instant, FencingToken)>) {
+    let guard = soon(mutex.lock()).await.unwrap();
+    let waiting = waits(there);
+    until_waiting(there, 1).await;
+    fill(server);
+    (guard, waiting)
+}
+
+/// Once there is room again, the waiter gets the lock, with a higher token than that of the holder before it.
+async fn passes_on(
+    server: &EtcdServer,
+    lease: &Lease,
+    waiting: JoinHandle<(Instant, FencingToken)>,
+) {
+    assert!(!waiting.is_finished(), "nothing can be written");
+    make_room(server);
+    let (_, token) = tokio::time::timeout(SOON * 3, waiting).await.expect("it passes on").unwrap();
+    assert!(token > lease.fencing_token());
 }
 
 #[track_caller]
@@ -95,18 +124,12 @@ async fn a_lock_passes_on_once_there_is_room_again() {
     let ttl = Duration::from_secs(3);
     let (here, there) = (locks(open(server.url()), ttl), locks(open(server.url()), ttl));
     let mutex = here.mutex("it", ()).unwrap();
-    let guard = soon(mutex.lock()).await.unwrap();
+    let (guard, waiting) = fills_up(&server, &mutex, &there).await;
     let lease = MutexGuard::lease(&guard);
-    let waiting = waits(&there);
-    until_waiting(&here, 1).await;
-    fill(&server);
     tokio::time::sleep(ttl * 2).await;
     assert!(lease.is_valid() && !waiting.is_finished(), "the lease is renewed");
     let_go(guard).await;
-    assert!(!waiting.is_finished(), "nothing can be written");
-    make_room(&server);
-    let (_, token) = tokio::time::timeout(SOON * 3, waiting).await.expect("it passes on").unwrap();
-    assert!(token > lease.fencing_token());
+    passes_on(&server, &lease, waiting).await;
 }
 
 /// A full store ends leases all the same. The lock stays without a holder as long as there is no room.
@@ -118,17 +141,11 @@ async fn a_holder_that_is_cut_off_loses_its_lease_in_a_full_store() {
     let here = locks(builder(server.url_through(proxy.addr())).build().unwrap(), ttl);
     let there = locks(open(server.url()), Duration::from_secs(60));
     let mutex = here.mutex("it", ()).unwrap();
-    let guard = soon(mutex.lock()).await.unwrap();
+    let (guard, waiting) = fills_up(&server, &mutex, &there).await;
     let lease = MutexGuard::lease(&guard);
-    let waiting = waits(&there);
-    until_waiting(&there, 1).await;
-    fill(&server);
     proxy.cut_off();
     let lost = tokio::time::timeout(ttl + LATE, lease.lost()).await.expect("it is told");
     assert_eq!(lost.reason(), LossReason::Expired);
-    assert!(!waiting.is_finished());
-    make_room(&server);
-    let (_, token) = tokio::time::timeout(SOON * 3, waiting).await.expect("it passes on").unwrap();
-    assert!(token > lease.fencing_token());
+    passes_on(&server, &lease, waiting).await;
     proxy.pass();
 }

@@ -15,7 +15,7 @@ const HEAD: &str = "\
 ";
 
 /// What the locks cannot do over a store that lacks a capability.
-const LACKING: [(Capability, &str); 7] = [
+const LACKING: [(Capability, &str); 8] = [
     (Capability::Share, "`RwLock`"),
     (Capability::Convert, "upgradable reads"),
     (Capability::Count, "`Semaphore`, `Barrier`"),
@@ -23,6 +23,7 @@ const LACKING: [(Capability, &str); 7] = [
     (Capability::Keep, "stored values"),
     (Capability::Inspect, "`inspect`"),
     (Capability::Watch, "messages to waiters"),
+    (Capability::Queue, "a queue of all processes"),
 ];
 
 /// The table.
@@ -81,6 +82,7 @@ fn limits_and_capabilities_are_told() {
     let all = all.counting(&store).keeping(&store).inspecting(&store);
     assert_eq!(lacks(&all), "nothing");
     assert_eq!(lacks(&all.without_watch()), "messages to waiters");
+    assert_eq!(lacks(&all.without_queue()), "a queue of all processes");
     let none = lacks(&Capabilities::none());
     assert!(
         none.starts_with("`RwLock`, upgradable reads") && none.ends_with("`inspect`"),

@@ -19,6 +19,7 @@ mod outages;
 mod pooler;
 mod processes;
 mod rights;
+mod space;
 mod support;
 mod sweeping;
 mod tls;

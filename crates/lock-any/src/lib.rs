@@ -18,6 +18,7 @@
 //! | `redis+cluster://host,host` | a cluster | `redis` |
 //! | `rediss://…`, `rediss+cluster://…`, `rediss+sentinel://…` | as above, with TLS | `redis`, `tls` |
 //! | `redlock+redis://host,host,host/db` | a quorum of servers, each of which fails on its own | `redlock` |
+//! | `redlock:redis://host/db postgres://host/database etcd://host,host` | a quorum of nodes of any kinds: the URL of each, with spaces between them | `redlock`, and those of the nodes |
 //! | `postgres://user:password@host,host/database`, `postgresql://…` | a PostgreSQL database, with `sslmode=require` over TLS | `postgres`; `tls` |
 //! | `etcd://user:password@host,host,host/prefix`, `etcds://…` with TLS | an etcd cluster | `etcd`; `tls` |
 //!
@@ -29,6 +30,10 @@
 //! share the login, the database and the options of the URL. A host and its port are the [name of a
 //! node](lock_redlock::Builder::node), so all clients must spell a host in one way. A new quorum grants nothing
 //! until an operator calls [`init`], or the quarantine of its nodes is over.
+//!
+//! After `redlock:` each node has a URL of its own: a server or a service of Redis, a database, or an etcd cluster, each of
+//! which fails on its own. The name of such a node is its URL without the login and the options, for example
+//! `postgres://db.example/shop`. Neither the memory of a process nor a Redis cluster can be a node.
 //!
 //! [`connect`] returns [`Locks`] without the type of the backend, so an app can keep the handle in a field. The handle
 //! has every primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything is sent.
@@ -315,11 +320,12 @@ impl Store {
             ("etcd" | "etcds", false) if scheme == server => Self::Etcd,
             ("redis" | "rediss" | "valkey" | "valkeys" | "unix", false) => Self::Redis,
             ("redis" | "rediss" | "valkey" | "valkeys" | "unix", true) => Self::Quorum,
+            ("redlock", false) if scheme == server => Self::Quorum,
             _ => {
                 return Err(Error::new(
                     ErrorKind::InvalidConfig,
                     "the URL names no store: it begins with memory:, etcd://, postgres://, redis://, rediss://, \
-                 redis+sentinel://, redis+cluster:// or redlock+redis://",
+                 redis+sentinel://, redis+cluster://, redlock+redis:// or redlock:",
                 ));
             }
         };

@@ -47,7 +47,16 @@ async fn a_url_of_redis_is_read_before_anything_is_sent() {
 #[cfg(feature = "redlock")]
 #[tokio::test]
 async fn a_url_of_a_quorum_names_enough_hosts() {
-    for url in ["redlock+redis://a,b", "redlock+redis://", "redlock+redis://u:secret@a,a,a"] {
+    for url in [
+        "redlock+redis://a,b",
+        "redlock+redis://",
+        "redlock+redis://u:secret@a,a,a",
+        "redlock:",
+        "redlock:redis://u:secret@a redis://b",
+        "redlock:redis://u:secret@a redis://a redis://b",
+        "redlock:redis://u:secret@a:port redis://b redis://c",
+        "redlock:redis://u:secret@a memory://b redis://c",
+    ] {
         let error = lock_any::open(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
         assert!(!format!("{error:?}").contains("secret"), "{error:?}");

@@ -308,6 +308,7 @@ impl Backend for PostgresBackend {
             let message = "two of the leases that were asked for together are for one key";
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
+        let Some((first, others)) = keys.split_first() else { return Ok(Some(Vec::new())) };
         let modes = requests.iter().map(|it| naming::mode(it.claim.mode));
         let of = |take: fn(&Acquire) -> i32| requests.iter().map(take).collect::<Vec<_>>();
         let owners: Vec<_> = requests.iter().map(|it| naming::owner(&it.claim.owner)).collect();
@@ -321,7 +322,7 @@ impl Backend for PostgresBackend {
                 .with(of(|it| count(it.tokens)), Type::INT4_ARRAY)
                 .with(values, Type::BOOL_ARRAY)
                 .text(self.shared.inbox.name());
-        let Told { rows, sent } = self.shared.ask_leases(&keys, statement).await?;
+        let Told { rows, sent } = self.shared.ask_leases(first, others, statement).await?;
         if rows.len() != requests.len() {
             return Err(failure::protocol("the number of rows"));
         }

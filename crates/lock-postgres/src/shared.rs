@@ -1,6 +1,7 @@
 //! What the clones of one backend share.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -104,15 +105,18 @@ impl Shared {
     /// Runs a request for the leases of several keys, in its turn among the statements about each of them.
     pub(crate) async fn ask_leases(
         &self,
-        keys: &[Vec<u8>],
+        first: &[u8],
+        others: &[Vec<u8>],
         statement: Statement,
     ) -> Result<Told, Error> {
-        let mut indexes: Vec<_> = keys.iter().map(|key| index(&self.lines, key)).collect();
+        let runner = Arc::clone(line(&self.lines, first));
+        let keys = iter::once(first).chain(others.iter().map(Vec::as_slice));
+        let mut indexes: Vec<_> = keys.map(|key| index(&self.lines, key)).collect();
         indexes.sort_unstable();
         indexes.dedup();
         let lines: Vec<_> = indexes.iter().map(|index| Arc::clone(&self.lines[*index])).collect();
         let statement = statement.dated();
-        self.thread.run(async move { Line::ask_alone(&lines, &statement).await }).await
+        self.thread.run(async move { runner.ask_alone(&lines, &statement).await }).await
     }
 
     /// Opens the listening connection, if there is a direct way to the database.

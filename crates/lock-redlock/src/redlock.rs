@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, ClientMark, Clock, Error, ErrorKind, Key, Label, Mode,
-    QuorumNode, Released, Renew, Renewal, Ttl, Watch,
+    Acquire, AcquireOutcome, Backend, Capabilities, Claim, ClientMark, Clock, Error, ErrorKind,
+    Key, Label, Limits, Mode, QuorumNode, Released, Renew, Renewal, Ttl, Watch,
 };
 
 use crate::background::Open;
@@ -248,6 +248,23 @@ impl<N: QuorumNode> Backend for Redlock<N> {
 
     fn clock(&self) -> Clock {
         self.core.clock
+    }
+
+    /// As [`shortest_ttl`](Self::shortest_ttl), each limit is the longest one within the majority with the shortest.
+    fn limits(&self) -> Limits {
+        let nodes: Vec<_> = self.core.nodes.iter().map(|node| node.backend.limits()).collect();
+        let of = |limit: fn(&Limits) -> Duration| {
+            let mut limits: Vec<_> = nodes.iter().map(limit).collect();
+            limits.sort_unstable();
+            limits[self.core.quorum.needed() - 1]
+        };
+        let usual = Limits::default().with_min_ttl(self.shortest_ttl());
+        usual.with_step(of(|it| it.step)).with_lag(of(|it| it.lag))
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        // The other capabilities depend on the type of the nodes.
+        Capabilities::none().without_queue()
     }
 }
 

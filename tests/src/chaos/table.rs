@@ -258,7 +258,7 @@ const RULES: &[Rule] = &[
         lasts: Lasts::Lease,
     },
     Rule {
-        faults: &[StopServer],
+        faults: &[StopServer, PausePrimary],
         reach: &[Reach::Members],
         excludes: KEPT,
         why: "a leader that has stood still may end leases that were renewed meanwhile, if its version lacks the fix of \

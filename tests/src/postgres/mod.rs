@@ -79,7 +79,19 @@ impl PostgresServer {
     /// As [`start`](Self::start).
     #[track_caller]
     pub fn with(settings: &[&str]) -> Self {
-        Self::built(settings, Self::make_data)
+        Self::built(settings, |server| server.make_data(&[]))
+    }
+
+    /// Starts a server that does not wait for the disk, and writes its log in files of a megabyte. So a test can
+    /// [limit its files](Self::limit_files) to a few megabytes without harm to the log.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    #[track_caller]
+    pub fn with_small_log() -> Self {
+        let settings = ["fsync=off", "full_page_writes=off", "autovacuum=off"];
+        Self::built(&settings, |server| server.make_data(&["--wal-segsize=1"]))
     }
 
     /// Starts a server that waits for its disk, and serves TLS with this certificate and its key, both in PEM.
@@ -90,7 +102,7 @@ impl PostgresServer {
     #[track_caller]
     pub fn with_tls(certificate: &str, key: &str) -> Self {
         Self::built(&["ssl=on"], |server| {
-            server.make_data();
+            server.make_data(&[]);
             for (name, text) in [("server.crt", certificate), ("server.key", key)] {
                 let path = server.data().join(name);
                 fs::write(&path, text).expect("a file in the folder of the data");
@@ -182,7 +194,7 @@ impl PostgresServer {
     }
 
     /// Creates the data, as a user who is not root.
-    fn make_data(&self) {
+    fn make_data(&self, options: &[&str]) {
         let password = self.folder.path().join("password");
         fs::write(&password, PASSWORD).expect("the file of the password");
         if is_root() {
@@ -196,6 +208,7 @@ impl PostgresServer {
             .arg(format!("--pwfile={}", password.display()))
             .arg("-D")
             .arg(&data)
+            .args(options)
             .output();
         let output = output.expect("initdb runs");
         assert!(output.status.success(), "initdb failed: {}", text(&output));
@@ -203,9 +216,13 @@ impl PostgresServer {
 
     /// A program of PostgreSQL, for the user that owns the data.
     fn command(&self, program: &str) -> Command {
+        self.as_owner(Command::new(self.programs.join(program)))
+    }
+
+    /// This command, for the user that owns the data.
+    fn as_owner(&self, mut command: Command) -> Command {
         use std::os::unix::process::CommandExt;
 
-        let mut command = Command::new(self.programs.join(program));
         command.env("LC_ALL", "C").current_dir(self.folder.path()).stdin(Stdio::null());
         if let Some(libraries) = install::libraries(self.programs) {
             command.env("LD_LIBRARY_PATH", libraries);
@@ -386,6 +403,32 @@ impl PostgresServer {
         let children = process::children(first).into_iter();
         children.filter(|pid| process::is_stopped(*pid)).for_each(process::cont);
         process::cont(first);
+    }
+
+    /// Lets no process of the server write to a file behind so many bytes (`ulimit -f`), until it restarts or there is no limit
+    /// any more. PostgreSQL treats that as a full disk.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not run.
+    #[track_caller]
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let limit = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
+        let first = self.pid();
+        // The first process passes its limit on to those that it starts from here on.
+        self.limit_of(first, &limit);
+        for pid in process::children(first).into_iter().filter(|pid| process::is_alive(*pid)) {
+            self.limit_of(pid, &limit);
+        }
+    }
+
+    /// By the user of the server, who needs no more rights for it.
+    fn limit_of(&self, pid: u32, limit: &str) {
+        let mut prlimit = self.as_owner(Command::new("prlimit"));
+        prlimit.arg(format!("--pid={pid}")).arg(format!("--fsize={limit}:"));
+        let output = prlimit.output().expect("prlimit runs");
+        // A process may have ended meanwhile.
+        assert!(output.status.success() || !process::is_alive(pid), "{}", text(&output));
     }
 
     /// A copy of the data of a server that does not run.

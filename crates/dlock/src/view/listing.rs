@@ -5,21 +5,45 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lock_core::{FencingToken, Holder, Inspection, Key, List, Listed};
+use lock_core::check::unseen;
+use lock_core::{AnyBackend, Backend, FencingToken, Holder, Inspection, Key, Limits, List, Listed};
 use lock_sync::Locks;
 
 use crate::view::records::{LockRecord, name};
 use crate::view::shown::{Table, time};
 use crate::view::top::holder;
 
+/// What an inspection of the store can show.
+#[derive(Debug, Clone)]
+pub(crate) struct Sight {
+    /// Whether there is a queue. Otherwise the number of waiters is unknown, and not zero.
+    pub(crate) has_queue: bool,
+    /// For how long a lease or a place may be shown after its end.
+    pub(crate) late: Duration,
+    /// What an inspection does not show, for people.
+    unseen: Vec<String>,
+}
+
+impl Sight {
+    pub(crate) fn of(store: &AnyBackend) -> Self {
+        let Limits { lag, .. } = store.limits();
+        Self { has_queue: store.capabilities().queues(), late: lag, unseen: unseen(store) }
+    }
+
+    fn waiting(&self, waiting: u64) -> String {
+        if self.has_queue { waiting.to_string() } else { "-".to_owned() }
+    }
+}
+
 /// Prints the locks of a list, page by page. Returns whether there is a lock.
 pub(crate) async fn list(
     locks: &Locks,
+    sight: Sight,
     first: List,
     is_json: bool,
     out: &mut impl Write,
 ) -> Result<bool, Failure> {
-    let mut printer = Printer::new(is_json);
+    let mut printer = Printer::new(sight, is_json);
     let mut list = first;
     loop {
         let page = locks.list(&list).await?;
@@ -32,15 +56,16 @@ pub(crate) async fn list(
 /// Prints one lock. Returns whether the lock has holders or waiters.
 pub(crate) async fn inspect(
     locks: &Locks,
+    sight: &Sight,
     key: Key,
     is_json: bool,
     out: &mut impl Write,
 ) -> Result<bool, Failure> {
     let seen = locks.inspect(key.clone()).await?;
     if is_json {
-        write_json(&LockRecord::new(&key, &seen), out)?;
+        write_json(&LockRecord::new(&key, &seen, sight), out)?;
     } else {
-        out.write_all(described(&key, &seen).as_bytes())?;
+        out.write_all(described(&key, &seen, sight).as_bytes())?;
     }
     out.flush()?;
     Ok(seen.holding + seen.waiting > 0)
@@ -67,6 +92,7 @@ impl From<io::Error> for Failure {
 
 /// Prints each lock once, though a lock may be on several pages.
 struct Printer {
+    sight: Sight,
     is_json: bool,
     table: Table<7>,
     has_printed: bool,
@@ -76,9 +102,9 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(is_json: bool) -> Self {
+    fn new(sight: Sight, is_json: bool) -> Self {
         let (printed, hasher) = (HashSet::new(), RandomState::new());
-        Self { is_json, table: Table::new(), has_printed: false, printed, hasher }
+        Self { sight, is_json, table: Table::new(), has_printed: false, printed, hasher }
     }
 
     fn page(&mut self, locks: &[Listed], out: &mut impl Write) -> io::Result<()> {
@@ -86,12 +112,12 @@ impl Printer {
         let locks: Vec<&Listed> = locks.iter().filter(is_new).collect();
         if self.is_json {
             for lock in &locks {
-                write_json(&LockRecord::new(&lock.key, &lock.inspection), out)?;
+                write_json(&LockRecord::new(&lock.key, &lock.inspection, &self.sight), out)?;
             }
         } else if !locks.is_empty() {
             let header = ["LOCK", "HOLDER", "MODE", "TOKEN", "LEFT", "WAITING", "WAITED"];
             let header = (!self.has_printed).then(|| header.map(ToOwned::to_owned));
-            let rows = header.into_iter().chain(locks.iter().map(|lock| row(lock)));
+            let rows = header.into_iter().chain(locks.iter().map(|lock| row(lock, &self.sight)));
             out.write_all(self.table.lines(&rows.collect::<Vec<_>>()).as_bytes())?;
         }
         self.has_printed |= !locks.is_empty();
@@ -105,14 +131,14 @@ fn write_json(record: &LockRecord, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// A lock on one line, with its first holder and the longest time that a claim has waited.
-fn row(lock: &Listed) -> [String; 7] {
+fn row(lock: &Listed, sight: &Sight) -> [String; 7] {
     let seen = &lock.inspection;
     let (label, mode) = holder(seen);
     let first = seen.holders.first();
     let token = first.map(token).unwrap_or_else(|| "-".to_owned());
     let left = first.map(left).unwrap_or_else(|| "-".to_owned());
     let longest = seen.waiters.iter().filter_map(|waiter| waiter.waited).max();
-    [name(&lock.key), label, mode, token, left, seen.waiting.to_string(), waited(longest)]
+    [name(&lock.key), label, mode, token, left, sight.waiting(seen.waiting), waited(longest)]
 }
 
 fn waited(time_of: Option<Duration>) -> String {
@@ -127,11 +153,12 @@ fn left(holder: &Holder) -> String {
     holder.remaining.map_or("no end".to_owned(), time)
 }
 
-/// A lock with all its holders and waiters.
-fn described(key: &Key, seen: &Inspection) -> String {
+/// A lock with all its holders and waiters, and what the store cannot show.
+fn described(key: &Key, seen: &Inspection, sight: &Sight) -> String {
     let (holding, waiting) = (seen.holding, seen.waiting);
     let mut text = match (holding, waiting) {
         (0, 0) => format!("{}: free\n", name(key)),
+        (_, 0) if !sight.has_queue => format!("{}: {holding} holding\n", name(key)),
         (0, _) => format!("{}: free, {waiting} waiting\n", name(key)),
         _ => format!("{}: {holding} holding, {waiting} waiting\n", name(key)),
     };
@@ -158,6 +185,7 @@ fn described(key: &Key, seen: &Inspection) -> String {
         text.push_str(&format!("\n{}", Table::new().lines(&rows)));
         text.push_str(&more(waiting, seen.waiters.len()));
     }
+    text.extend(sight.unseen.iter().map(|what| format!("\nnote: {what}\n")));
     text
 }
 
@@ -170,9 +198,21 @@ fn more(all: u64, shown: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lock_core::{Kind, Label, Waiter};
+    use lock_core::memory::MemoryBackend;
+    use lock_core::{Capabilities, Kind, Label, Waiter};
 
     use super::*;
+
+    fn all() -> Sight {
+        Sight::of(&AnyBackend::new(MemoryBackend::new()))
+    }
+
+    /// The view into a store like a quorum.
+    fn without_queue() -> Sight {
+        Sight::of(&AnyBackend::describing(MemoryBackend::new(), |store| {
+            Capabilities::none().inspecting(store).without_queue()
+        }))
+    }
 
     fn seen() -> Inspection {
         let left = Duration::from_millis(8_210);
@@ -198,15 +238,29 @@ WAITER            MODE       WAITED  PLACE KEPT FOR
 billing@web-3:71  exclusive  1m01s   8.2s
 and 1000 more
 ";
-        assert_eq!(described(&key, &seen()), expected);
-        assert_eq!(described(&key, &Inspection::default()), "orders/42: free\n");
+        assert_eq!(described(&key, &seen(), &all()), expected);
+        assert_eq!(described(&key, &Inspection::default(), &all()), "orders/42: free\n");
+    }
+
+    #[test]
+    fn the_waiters_of_a_store_without_a_queue_are_unknown() {
+        let (key, mut seen) = (Key::new("orders/42").unwrap(), seen());
+        (seen.waiters, seen.waiting) = (Vec::new(), 0);
+        let text = described(&key, &seen, &without_queue());
+        assert!(text.starts_with("orders/42: 2 holding\n"), "{text}");
+        assert!(
+            text.ends_with("\nnote: the store has no queue, so no waiter is shown\n"),
+            "{text}"
+        );
+        let [.., waiting, waited] = row(&Listed::new(key, seen), &without_queue());
+        assert_eq!((waiting.as_str(), waited.as_str()), ("-", "-"));
     }
 
     #[test]
     fn a_list_has_one_header_and_each_lock_once() {
         let lock = |name: &str| Listed::new(Key::new(name).unwrap(), seen());
         let printed = |is_json: bool| {
-            let (mut printer, mut out) = (Printer::new(is_json), Vec::new());
+            let (mut printer, mut out) = (Printer::new(all(), is_json), Vec::new());
             printer.page(&[], &mut out).unwrap();
             assert!(!printer.has_printed);
             printer.page(&[lock("a"), lock("b")], &mut out).unwrap();

@@ -16,7 +16,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind as Io, Write};
 
 use lock_any::doctor::doctor;
-use lock_core::{Error, ErrorKind, Label, List};
+use lock_core::{AnyBackend, Error, ErrorKind, Label, List};
 use lock_sync::{Builder, DestroyError, Locks};
 
 pub(crate) use self::args::View;
@@ -25,6 +25,7 @@ use self::args::{DestroyArgs, DoctorArgs, InitArgs, InspectArgs, ListArgs, Relea
 use self::audit::Requester;
 use self::bench::BenchArgs;
 use self::ending::Ended;
+use self::listing::Sight;
 use self::top::Top;
 
 const OK: u8 = 0;
@@ -51,8 +52,18 @@ pub(crate) struct Site {
 impl Site {
     /// Locks over the store, before their other options are set.
     pub(crate) async fn builder(&self) -> Result<Builder, Error> {
+        Ok(self.over(lock_any::open(&self.url).await?))
+    }
+
+    fn over(&self, store: AnyBackend) -> Builder {
+        Locks::builder(store).label(self.label.clone())
+    }
+
+    /// Locks over the store, and what an inspection of them can show.
+    async fn sight(&self) -> Result<(Locks, Sight), Error> {
         let store = lock_any::open(&self.url).await?;
-        Ok(Locks::builder(store).label(self.label.clone()))
+        let sight = Sight::of(&store);
+        Ok((self.over(store).build()?, sight))
     }
 
     pub(crate) async fn locks(&self) -> Result<Locks, Error> {
@@ -61,10 +72,18 @@ impl Site {
 
     /// The store, without the login and the options.
     fn shown(&self) -> String {
-        let Some((scheme, rest)) = self.url.split_once("://") else { return self.url.clone() };
-        // The login goes first: a password may contain a question mark.
-        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-        format!("{scheme}://{}", host.split('?').next().unwrap_or_default())
+        let shown = |url: &str| {
+            let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+            // The login goes first: a password may contain a question mark.
+            let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+            format!("{scheme}://{}", host.split('?').next().unwrap_or_default())
+        };
+        // A quorum may have several URLs.
+        let is_list = self.url.get(..8).is_some_and(|it| it.eq_ignore_ascii_case("redlock:"));
+        if is_list {
+            return self.url.split_ascii_whitespace().map(shown).collect::<Vec<_>>().join(" ");
+        }
+        shown(&self.url)
     }
 }
 
@@ -134,14 +153,14 @@ fn found(found: bool) -> u8 {
 
 async fn list(args: ListArgs, site: &Site) -> Result<u8, Failed> {
     let list = if args.exact { List::of_exact_keys(&args.prefix) } else { List::of(&args.prefix) };
-    let locks = site.locks().await?;
-    Ok(found(listing::list(&locks, list, args.json, &mut io::stdout().lock()).await?))
+    let (locks, sight) = site.sight().await?;
+    Ok(found(listing::list(&locks, sight, list, args.json, &mut io::stdout().lock()).await?))
 }
 
 async fn inspect(args: InspectArgs, site: &Site) -> Result<u8, Failed> {
     let key = args.name.key()?;
-    let locks = site.locks().await?;
-    Ok(found(listing::inspect(&locks, key, args.json, &mut io::stdout().lock()).await?))
+    let (locks, sight) = site.sight().await?;
+    Ok(found(listing::inspect(&locks, &sight, key, args.json, &mut io::stdout().lock()).await?))
 }
 
 async fn release(args: ReleaseArgs, site: &Site) -> Result<u8, Failed> {
@@ -238,6 +257,10 @@ mod tests {
         assert_eq!(shown("redis://ann:p%40ss@a:1/2?protocol=resp3"), "redis://a:1/2");
         assert_eq!(shown("redlock+redis://:x@a,b,c/0"), "redlock+redis://a,b,c/0");
         assert_eq!(shown("redis://ann:a?b@a:1"), "redis://a:1");
+        assert_eq!(
+            shown("redlock:redis://ann:x@a/0 postgres://bob:y@b/app?sslmode=disable"),
+            "redlock:redis://a/0 postgres://b/app"
+        );
         assert_eq!(shown("memory:"), "memory:");
     }
 }

@@ -3,6 +3,8 @@
 use lock_core::{FencingToken, Holder, Inspection, Key, Kind, Label, Waiter};
 use serde::Serialize;
 
+use super::listing::Sight;
+
 /// One lock with its holders and its waiters.
 #[derive(Debug, Serialize)]
 pub(crate) struct LockRecord {
@@ -14,6 +16,8 @@ pub(crate) struct LockRecord {
     waiting: u64,
     holders: Vec<HolderRecord>,
     waiters: Vec<WaiterRecord>,
+    queue: bool,
+    late_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -35,7 +39,7 @@ struct WaiterRecord {
 }
 
 impl LockRecord {
-    pub(crate) fn new(key: &Key, seen: &Inspection) -> Self {
+    pub(crate) fn new(key: &Key, seen: &Inspection, sight: &Sight) -> Self {
         Self {
             lock: name(key),
             exact: key.is_as_is(),
@@ -43,6 +47,8 @@ impl LockRecord {
             waiting: seen.waiting,
             holders: seen.holders.iter().map(HolderRecord::new).collect(),
             waiters: seen.waiters.iter().map(WaiterRecord::new).collect(),
+            queue: sight.has_queue,
+            late_ms: millis(sight.late),
         }
     }
 }
@@ -107,6 +113,8 @@ fn millis(time: std::time::Duration) -> u64 {
 mod tests {
     use std::time::Duration;
 
+    use lock_core::AnyBackend;
+    use lock_core::memory::MemoryBackend;
     use serde_json::json;
 
     use super::*;
@@ -121,7 +129,8 @@ mod tests {
         let waited = waits.clone().waiting_for(Some(Duration::from_millis(61_500)));
         let holders = vec![held.labelled(label), foreign];
         let seen = Inspection::new((holders, 2), (vec![waited, waits], 9));
-        let record = LockRecord::new(&Key::new("orders/42").unwrap(), &seen);
+        let sight = Sight::of(&AnyBackend::new(MemoryBackend::new()));
+        let record = LockRecord::new(&Key::new("orders/42").unwrap(), &seen, &sight);
         assert_eq!(
             serde_json::to_value(record).unwrap(),
             json!({
@@ -134,6 +143,7 @@ mod tests {
                     {"label": "billing@web-3:71", "mode": "shared", "permits": null, "place_left_ms": 8210, "waited_ms": 61_500},
                     {"label": "billing@web-3:71", "mode": "shared", "permits": null, "place_left_ms": 8210, "waited_ms": null},
                 ],
+                "queue": true, "late_ms": 20,
             })
         );
     }

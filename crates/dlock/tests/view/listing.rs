@@ -46,6 +46,7 @@ async fn holders_and_waiters_are_shown_with_label_mode_token_and_time() {
         "waiters": [
             {"label": "refunds", "mode": "exclusive", "permits": null, "place_left_ms": null, "waited_ms": null},
         ],
+        "queue": true, "late_ms": 20,
     });
     assert_eq!(seen, expected);
     let text = dlock(&server.url(), &["inspect", "orders/42"]).ends_with(0).out();

@@ -21,6 +21,9 @@ async fn the_commands_work_over_a_quorum() {
     let lines = dlock(&url, &["list", "orders/", "--json"]).ends_with(0).json_lines();
     assert_eq!((lines.len(), &lines[0]["lock"]), (1, &"orders/42".into()), "{lines:?}");
     assert_eq!(lines[0]["holders"][0]["label"], "billing", "{lines:?}");
+    assert_eq!(lines[0]["queue"], false, "{lines:?}");
+    let text = dlock(&url, &["inspect", "orders/42"]).ends_with(0).out();
+    assert!(text.contains("1 holding\n") && text.contains("no waiter is shown"), "{text}");
     dlock(&url, &["destroy", "orders/42", "--yes"]).ends_with(1);
     let ran = dlock(&url, &["release", "orders/42", "--force", "--yes"]).ends_with(0);
     assert!(ran.err().contains("held by billing"), "{}", ran.err());

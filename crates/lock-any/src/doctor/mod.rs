@@ -32,8 +32,8 @@
 #[cfg(feature = "redlock")]
 mod quorum;
 
-use lock_core::Error;
 pub use lock_core::check::{Examined, Fact, Finding, Report, Severity};
+use lock_core::{Error, ErrorKind};
 
 use crate::Store;
 
@@ -41,8 +41,8 @@ use crate::Store;
 ///
 /// It examines a server of Redis by [`RedisBackend::check`](lock_redis::RedisBackend::check), a PostgreSQL database by
 /// [`PostgresBackend::check`](lock_postgres::PostgresBackend::check), and an etcd cluster by
-/// [`EtcdBackend::check`](lock_etcd::EtcdBackend::check), which reports a version that may end leases early. It examines each node of a quorum as a server of
-/// Redis, and then asks whether the node votes. The examination changes no lock of an app.
+/// [`EtcdBackend::check`](lock_etcd::EtcdBackend::check), which reports a version that may end leases early. It examines each node of a quorum as a store of
+/// its kind, and then asks whether the node votes. The examination changes no lock of an app.
 ///
 /// # Errors
 ///
@@ -72,11 +72,21 @@ pub async fn doctor(url: &str) -> Result<Report, Error> {
     let (store, url) = Store::of(url)?;
     let url = url.as_str();
     match store {
+        Store::Quorum => of_quorum(url).await,
+        one => of_one(one, url).await,
+    }
+}
+
+/// Examines a store that is no quorum.
+async fn of_one(store: Store, url: &str) -> Result<Report, Error> {
+    match store {
         Store::Memory => crate::memory::open(url).map(|store| memory().promising("memory", &store)),
         Store::Postgres => of_postgres(url).await,
         Store::Etcd => of_etcd(url).await,
         Store::Redis => of_redis(url).await,
-        Store::Quorum => of_quorum(url).await,
+        Store::Quorum => {
+            Err(Error::new(ErrorKind::InvalidConfig, "a quorum is no node of a quorum"))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use lock_core::Error;
 use lock_core::check::{Examined, Finding, Report, Severity};
 use lock_redlock::{NodeStatus, Voting};
 
-use crate::{quorum, redis};
+use crate::{Store, quorum};
 
 /// Findings about data that a restart forgets. A node sits out after a restart.
 const FORGETTING: [&str; 3] = ["no-persistence", "snapshots-only", "appendfsync-no"];
@@ -13,13 +13,15 @@ const FORGETTING: [&str; 3] = ["no-persistence", "snapshots-only", "appendfsync-
 pub(super) async fn examine(url: &str) -> Result<Report, Error> {
     let mut servers = Vec::new();
     let mut findings = Vec::new();
-    let nodes = quorum::nodes(url).ok_or_else(quorum::invalid)?;
-    let reports =
-        join_all(nodes.iter().map(async |(_, url)| redis::open(url, None)?.check().await));
+    let nodes = quorum::nodes(url)?;
+    let reports = join_all(nodes.iter().map(async |(_, url)| {
+        let (store, url) = Store::of(url)?;
+        super::of_one(store, &url).await
+    }));
     for ((name, _), report) in nodes.iter().zip(reports.await) {
         match report {
             Ok(report) => {
-                servers.extend(report.servers.into_iter().map(Examined::from));
+                servers.extend(report.servers);
                 findings.extend(report.findings.into_iter().map(of_node));
             }
             Err(error) => {

@@ -30,6 +30,7 @@ pub struct Capabilities<'a> {
     shares: bool,
     joins: bool,
     deaf: bool,
+    unqueued: bool,
     converter: Option<&'a dyn ConvertBackend>,
     counter: Option<&'a dyn PermitBackend>,
     cells: Option<&'a dyn CellBackend>,
@@ -115,6 +116,28 @@ impl<'a> Capabilities<'a> {
         !self.deaf
     }
 
+    /// The store keeps no queue: claims wait in their processes alone. So an [inspection](InspectBackend::inspect) shows no
+    /// waiter, and the processes are not served in the order in which they came.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Capabilities, Capability};
+    ///
+    /// assert!(Capabilities::none().queues());
+    /// let capabilities = Capabilities::none().without_queue();
+    /// assert!(!capabilities.queues() && capabilities.require(Capability::Queue).is_err());
+    /// ```
+    pub fn without_queue(self) -> Self {
+        Self { unqueued: true, ..self }
+    }
+
+    /// Whether the store keeps a queue. `true` unless it [says otherwise](Self::without_queue). A client that
+    /// [hears nothing](Self::without_watch) has no place in it.
+    pub fn queues(&self) -> bool {
+        !self.unqueued
+    }
+
     /// Whether the backend is a [`SharedBackend`].
     pub fn shares(&self) -> bool {
         self.shares
@@ -159,6 +182,7 @@ impl Capabilities<'_> {
             Capability::Convert => (self.converter.is_some(), "make a reader the writer"),
             Capability::Count => (self.counter.is_some(), "count permits"),
             Capability::Keep => (self.cells.is_some(), "keep a value beside a lock"),
+            Capability::Queue => (self.queues(), "keep the waiters of all processes in order"),
             Capability::Watch => (self.watches(), "say when a lock becomes free"),
             Capability::Inspect => (self.inspector.is_some(), "list the holders of a lock"),
         };
@@ -187,6 +211,8 @@ pub enum Capability {
     Inspect,
     /// See [`Backend::watch`](crate::Backend::watch).
     Watch,
+    /// See [`Capabilities::without_queue`].
+    Queue,
 }
 
 impl fmt::Debug for Capabilities<'_> {
@@ -195,6 +221,7 @@ impl fmt::Debug for Capabilities<'_> {
             .field("shares", &self.shares)
             .field("joins", &self.joins)
             .field("watches", &self.watches())
+            .field("queues", &self.queues())
             .field("converts", &self.converter.is_some())
             .field("counts", &self.counter.is_some())
             .field("keeps", &self.cells.is_some())

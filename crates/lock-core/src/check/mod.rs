@@ -10,6 +10,7 @@ mod report;
 mod trouble;
 
 pub use clock::{ClockOffset, Look};
+pub use promises::unseen;
 pub use rehearsal::{Outcome, Rehearsal};
 pub use report::{Examined, Fact, Finding, Findings, Report, Severity};
 pub use trouble::Trouble;

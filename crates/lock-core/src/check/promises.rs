@@ -4,8 +4,13 @@ use super::{Examined, Fact, Finding, Report, Severity};
 use crate::{Backend, Capabilities, Capability, Limits, Ttl};
 
 /// Every capability, with the word for it, and what an app lacks without it.
-const ALL: [(Capability, &str, &str); 7] = [
+const ALL: [(Capability, &str, &str); 8] = [
     (Capability::Watch, "wake-ups", "waiters ask again at intervals, and are not served in order"),
+    (
+        Capability::Queue,
+        "queue",
+        "processes are not served in the order in which they came, and no inspection shows waiters",
+    ),
     (Capability::Share, "readers", "`RwLock` fails"),
     (Capability::Convert, "conversions", "upgradable reads fail"),
     (
@@ -36,7 +41,8 @@ impl<S> Report<S> {
     ///
     /// let report: Report = Report::default().promising("memory", &MemoryBackend::new());
     /// assert_eq!(report.worst(), None);
-    /// assert_eq!(report.store[0].to_string(), "serves wake-ups, readers, conversions, joint holders, permits, values, inspection");
+    /// assert_eq!(report.store[0].to_string(),
+    ///     "serves wake-ups, queue, readers, conversions, joint holders, permits, values, inspection");
     /// ```
     #[must_use]
     pub fn promising(mut self, name: &str, store: &dyn Backend) -> Self {
@@ -47,6 +53,40 @@ impl<S> Report<S> {
         self.sort();
         self
     }
+}
+
+/// What an inspection of this store cannot show, in sentences for people. Empty if an inspection shows all.
+///
+/// # Examples
+///
+/// ```
+/// use lock_core::check::unseen;
+/// use lock_core::memory::MemoryBackend;
+/// use lock_core::{AnyBackend, Capabilities};
+///
+/// let store = MemoryBackend::new();
+/// assert!(unseen(&store).is_empty());
+/// let store = AnyBackend::describing(store, |store| Capabilities::none().inspecting(store).without_queue());
+/// assert!(unseen(&store)[0].starts_with("the store has no queue"));
+/// ```
+pub fn unseen(store: &dyn Backend) -> Vec<String> {
+    hidden(store.limits(), &store.capabilities())
+}
+
+fn hidden(limits: Limits, capabilities: &Capabilities<'_>) -> Vec<String> {
+    let mut unseen = Vec::new();
+    if !capabilities.queues() {
+        unseen.push("the store has no queue, so no waiter is shown".to_owned());
+    } else if !capabilities.watches() {
+        unseen.push(
+            "waiters that connect in the manner of this client have no place in the queue, and are not shown".to_owned(),
+        );
+    }
+    if limits.lag > Limits::default().lag {
+        let lag = limits.lag;
+        unseen.push(format!("the store may show a lease or a place for {lag:?} after its end"));
+    }
+    unseen
 }
 
 fn facts(limits: Limits, capabilities: &Capabilities<'_>) -> Vec<Fact> {
@@ -113,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_capability_that_is_lacking_is_named_with_what_fails() {
-        let found = lacking("a", &Capabilities::none().without_watch());
+        let found = lacking("a", &Capabilities::none().without_watch().without_queue());
         let codes: Vec<_> = found.iter().map(|it| (it.code, it.severity)).collect();
         assert_eq!(
             codes,
@@ -123,9 +163,21 @@ mod tests {
             assert!(found[1].finding.contains(word) && found[1].reason.contains(so), "{word}");
         }
         assert_eq!(
-            facts(Limits::default(), &Capabilities::none().without_watch())[0].value,
+            facts(Limits::default(), &Capabilities::none().without_watch().without_queue())[0]
+                .value,
             "mutexes alone"
         );
+    }
+
+    #[test]
+    fn an_inspection_hides_what_the_store_does_not_know_or_knows_late() {
+        let (usual, all) = (Limits::default(), Capabilities::none());
+        let of = |limits, capabilities| hidden(limits, &capabilities).join("; ");
+        assert_eq!(of(usual, all), "");
+        assert!(of(usual, all.without_queue().without_watch()).contains("no waiter is shown"));
+        assert!(of(usual, all.without_watch()).contains("no place in the queue"));
+        let late = usual.with_lag(Duration::from_secs(4));
+        assert_eq!(of(late, all), "the store may show a lease or a place for 4s after its end");
     }
 
     #[test]

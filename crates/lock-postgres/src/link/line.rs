@@ -178,16 +178,14 @@ impl Line {
         self.heard(statement, self.ask_in_turn(statement, self.gate.read())).await
     }
 
-    /// Runs a statement while none of these lines runs another one. The first line runs it.
+    /// Runs a statement while none of these lines, of which this is one, runs another one.
     pub(crate) async fn ask_alone(
+        &self,
         lines: &[Arc<Self>],
         statement: &Statement,
     ) -> Result<Told, Error> {
-        let Some(first) = lines.first() else {
-            return Ok(Told { rows: Vec::new(), sent: Clock::boot().now() });
-        };
         let gates = join_all(lines.iter().map(|line| line.gate.write()));
-        first.heard(statement, first.ask_in_turn(statement, gates)).await
+        self.heard(statement, self.ask_in_turn(statement, gates)).await
     }
 
     /// Tells observers how a request has ended.

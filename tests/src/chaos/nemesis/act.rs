@@ -22,6 +22,8 @@ pub(super) struct Act<'a> {
     /// The workers that got an order, and their generations.
     ordered: Vec<(usize, u32)>,
     takeover: Takeover<'a>,
+    /// The former leader of a cluster of another kind than Redis.
+    deposed: Option<&'a Other>,
     effective: bool,
 }
 
@@ -43,6 +45,7 @@ impl<'a> Act<'a> {
             done,
             ordered: Vec::new(),
             takeover: Takeover::default(),
+            deposed: None,
             effective: false,
         }
     }
@@ -64,7 +67,8 @@ impl<'a> Act<'a> {
             Victim::Worker => self.begin_workers(),
             Victim::Memory => self.begin_memory(),
             Victim::Part if self.is_elsewhere() => {
-                self.effective = elsewhere::pass_lead(self.stage.others());
+                self.deposed = elsewhere::depose(self.stage.others(), self.step.fault);
+                self.effective = self.deposed.is_some();
             }
             Victim::Part => self.effective = self.takeover.begin(self.stage, self.number),
         }
@@ -153,7 +157,11 @@ impl<'a> Act<'a> {
             }
             Victim::Memory if step.fault == Fault::StoreFails => self.mischief(false),
             Victim::Memory => {}
-            Victim::Part if self.is_elsewhere() => {}
+            Victim::Part if self.is_elsewhere() => {
+                if let Some(old) = self.deposed.take() {
+                    elsewhere::reinstate(old, self.stage.others(), step.fault);
+                }
+            }
             Victim::Part => self.takeover.end(self.stage, self.number),
         }
     }

@@ -124,7 +124,11 @@ impl Fault {
             (Part, _) => match self {
                 Self::PartitionPrimary => deployment.is_watched(),
                 Self::MoveSlot => deployment == Deployment::Cluster,
-                Self::FailOver if deployment == Deployment::Members => true,
+                Self::FailOver | Self::KillPrimary | Self::PausePrimary
+                    if deployment == Deployment::Members =>
+                {
+                    true
+                }
                 _ => deployment.fails_over(),
             },
             (Server, _) if deployment.fails_over() => self == Self::FlushScripts,

@@ -42,7 +42,7 @@ struct State {
 
 impl Other {
     /// Starts those of the deployment. There are none if it has Redis servers, or no servers.
-    pub(super) fn start(deployment: Deployment) -> Vec<Self> {
+    pub(in crate::chaos) fn start(deployment: Deployment) -> Vec<Self> {
         let servers = match deployment {
             Deployment::Postgres => vec![Kind::Postgres(postgres())],
             Deployment::Etcd => vec![Kind::Etcd(EtcdServer::durable())],

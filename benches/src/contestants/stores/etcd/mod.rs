@@ -1,7 +1,9 @@
 //! One etcd server: as it is by default, and on a disk that takes no time.
 
 mod etcdctl;
+mod own;
 mod transactions;
+mod wire;
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use lock_etcd::EtcdBackend;
 use lock_tests::EtcdServer;
 
 use self::etcdctl::{Lock, Read};
+use self::own::Own;
 use self::transactions::Transactions;
 use super::{Deployment, Reach, Rival, Store};
 use crate::{Entrant, Failure, Meter, Site};
@@ -20,7 +23,7 @@ pub(super) const STORE: Store = Store {
     name: "etcd",
     reach: Reach::Machines,
     has_fast_disk: false,
-    rivals: &[transactions("two transactions"), LOCK, READ],
+    rivals: &[transactions("two transactions"), own("its own transactions"), LOCK, READ],
     start: || start(EtcdServer::durable()),
     open,
 };
@@ -30,7 +33,7 @@ pub(super) const FAST_DISK: Store = Store {
     name: "etcd, fast disk",
     reach: Reach::Machines,
     has_fast_disk: true,
-    rivals: &[transactions("two transactions, fast disk")],
+    rivals: &[transactions("two transactions, fast disk"), own("its own transactions, fast disk")],
     start: || start(EtcdServer::start()),
     open,
 };
@@ -63,6 +66,19 @@ const fn transactions(name: &'static str) -> Rival {
         most: usize::MAX,
         open: |name, url, clients| {
             async move { Ok(entrants!(name, clients, Transactions::connect(&url).await?)) }.boxed()
+        },
+    }
+}
+
+/// What our lock sends, by a client that does nothing else.
+const fn own(name: &'static str) -> Rival {
+    Rival {
+        name,
+        is_floor: true,
+        waits: false,
+        most: usize::MAX,
+        open: |name, url, clients| {
+            async move { Ok(entrants!(name, clients, Own::connect(&url).await?)) }.boxed()
         },
     }
 }
