@@ -70,9 +70,11 @@ impl Waited {
         for &process in processes.iter().chain([&own]) {
             for number in threads(process) {
                 let name = (process, number);
+                let is_meant = |comm: &str| process != own || carries(comm);
                 let thread = match before.remove(&name) {
+                    None => Thread::named(&name, is_meant, Thread::Unknown),
+                    Some(Thread::Unknown) => Thread::named(&name, is_meant, Thread::Other),
                     Some(thread) => thread.looked_at(&mut longest),
-                    None => Thread::new(&name, |comm| process != own || carries(comm)),
                 };
                 self.0.extend(thread.map(|thread| (name, thread)));
             }
@@ -84,6 +86,8 @@ impl Waited {
 /// A thread that was there at the last read.
 #[derive(Debug)]
 enum Thread {
+    /// It may be about to take its name.
+    Unknown,
     /// No worker waits for it.
     Other,
     /// Its `schedstat`, which stays open because to open it takes most of the time of a read, and how long it has waited.
@@ -91,12 +95,17 @@ enum Thread {
 }
 
 impl Thread {
-    /// None if the thread is gone, or the system does not say how long it has waited.
-    fn new((process, number): &(u32, OsString), is_meant: impl Fn(&str) -> bool) -> Option<Self> {
+    /// A thread whose name is not meant is an `other`. None if the thread is gone, or the system does not say how long it has
+    /// waited.
+    fn named(
+        (process, number): &(u32, OsString),
+        is_meant: impl Fn(&str) -> bool,
+        other: Self,
+    ) -> Option<Self> {
         let folder = Path::new("/proc").join(process.to_string()).join("task").join(number);
         let comm = fs::read_to_string(folder.join("comm")).ok()?;
         if !is_meant(comm.trim_end()) {
-            return Some(Self::Other);
+            return Some(other);
         }
         let file = File::open(folder.join("schedstat")).ok()?;
         let waited = read(&file)?;
