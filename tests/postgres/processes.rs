@@ -1,17 +1,50 @@
 //! Two processes and one lock.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use lock_core::Ttl;
 use lock_postgres::PostgresBackend;
 use lock_sync::{Locks, MutexGuard};
+use lock_tests::SOON;
 use tokio_postgres::NoTls;
 
 use crate::support::Database;
 
-/// Names the database for the other process.
-const VARIABLE: &str = "LOCK_TESTS_POSTGRES_URL";
+/// Tells the other process its part: a word and the URL of the database.
+const VARIABLE: &str = "LOCK_TESTS_POSTGRES_ROLE";
 const TURNS: u32 = 60;
+
+/// The lease of a process that dies.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// This program, as another process. It dies with this value.
+struct Other(Child);
+
+impl Other {
+    fn start(role: &str, database: &Database) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "processes::the_other_process", "--nocapture"])
+            .env(VARIABLE, format!("{role} {}", database.url()))
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    /// Waits until it holds the lock.
+    fn until_it_holds(&mut self) {
+        let lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("holds")), "it does not hold");
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
 
 /// Adds one to a number that all share, again and again, in two steps that only the lock keeps together. Most turns wait for
 /// the other process.
@@ -35,11 +68,7 @@ async fn count_up(url: &str) {
 async fn two_processes_lose_no_update() {
     let database = Database::new();
     database.sql("CREATE TABLE counter (number int); INSERT INTO counter VALUES (0)");
-    let mut other = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::the_other_process", "--nocapture"])
-        .env(VARIABLE, database.url())
-        .spawn()
-        .unwrap();
+    let mut other = Other::start("count", &database);
     let url = database.url();
     let (one, two) = tokio::join!(
         tokio::spawn({
@@ -50,15 +79,39 @@ async fn two_processes_lose_no_update() {
     );
     one.unwrap();
     two.unwrap();
-    let status = tokio::task::spawn_blocking(move || other.wait()).await.unwrap().unwrap();
+    let status = tokio::task::spawn_blocking(move || other.0.wait()).await.unwrap().unwrap();
     assert!(status.success(), "{status}");
     assert_eq!(database.sql("SELECT number FROM counter"), format!("{}\n", 3 * TURNS));
 }
 
-/// Does nothing unless the test above has started it.
+/// The holder renews its lease, so the lock stays its own for longer than one lease. Its death ends that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lock_of_a_killed_process_passes_on() {
+    let database = Database::new();
+    let mut other = Other::start("hold", &database);
+    other.until_it_holds();
+    let here = Locks::builder(database.open()).build().unwrap();
+    let mutex = here.mutex("counter", ()).unwrap();
+    let mut waiting = Box::pin(mutex.lock());
+    let early = tokio::time::timeout(SHORT * 2, &mut waiting).await;
+    assert!(early.is_err(), "the lock passed on while its holder lived");
+    drop(other);
+    let guard = tokio::time::timeout(SHORT + SOON, waiting).await.expect("it passes on").unwrap();
+    MutexGuard::release(guard).await.unwrap();
+}
+
+/// Does nothing unless a test above has started it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_other_process() {
-    if let Ok(url) = std::env::var(VARIABLE) {
-        count_up(&url).await;
+    let Ok(role) = std::env::var(VARIABLE) else { return };
+    let (role, url) = role.split_once(' ').unwrap();
+    if role == "count" {
+        return count_up(url).await;
     }
+    let locks = Locks::builder(PostgresBackend::open(url).unwrap()).ttl(SHORT).build().unwrap();
+    let mutex = locks.mutex("counter", ()).unwrap();
+    let _guard = mutex.lock().await.unwrap();
+    println!("holds");
+    // Until it is killed.
+    std::future::pending::<()>().await;
 }

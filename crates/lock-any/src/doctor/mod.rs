@@ -46,8 +46,8 @@ use crate::Store;
 ///
 /// # Errors
 ///
-/// - [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) for a URL that names no store;
-/// - [`ErrorKind::Unsupported`](lock_core::ErrorKind::Unsupported) for a store whose feature is off;
+/// - [`ErrorKind::InvalidConfig`] for a URL that names no store;
+/// - [`ErrorKind::Unsupported`] for a store whose feature is off;
 /// - any other error if the store cannot be reached, does not accept the user, or stops answering. A node of a quorum
 ///   that cannot be reached is a finding, and no error.
 ///
