@@ -10,7 +10,7 @@ use lock_core::{
 };
 
 use crate::core::Core;
-use crate::decide::{Ask, Known, Reading, Refresh, ranges};
+use crate::decide::{Ask, Known, Reading, Refresh, end_all, ranges};
 use crate::failure;
 use crate::link::{Operation, Range, Transaction};
 use crate::member::{Member, Stands};
@@ -119,15 +119,7 @@ impl Core {
             self.note_over(&live);
             ended.extend(live);
             let forced = self.decide(Ask::about(key), Refresh::Never, |_, document, visit| {
-                let is_ended =
-                    |(owner, it): (_, &Member)| !owners.contains(&owner) || it.lease().is_none();
-                if !document.holders().all(is_ended) {
-                    // A holder has taken another lease meanwhile.
-                    return None;
-                }
-                // A claim that was waiting may have the key by now, and keeps it.
-                let has_passed_on = document.holders().any(|(owner, _)| !owners.contains(&owner));
-                Some(if has_passed_on { 0 } else { document.force_release(visit) })
+                end_all(document, owners, visit)
             });
             if let Some(others) = forced.await?.answer {
                 return Ok(others + ended.len() as u64);

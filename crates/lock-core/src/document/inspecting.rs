@@ -39,10 +39,17 @@ impl<P: Party> Document<P> {
     pub fn force_release(&mut self, visit: &mut Visit<'_, P>) -> u64 {
         let ended = self.leases.live(visit.now) as u64;
         self.leases.clear();
-        // Sends the hint even if a waiter was served, because the former holders have to check
-        // their leases.
-        visit.audience.tell_all(visit.client, Hint::Released);
+        // Sends the hint even if a waiter was served.
+        self.tell_former_holders(visit);
         self.serve(None, visit);
         ended
+    }
+
+    /// Tells every watcher of the key to check its lease. A store that ends leases beside the document calls this, because
+    /// another request may have served the queue before the document hears of the end.
+    ///
+    /// The [example](Document#examples) of a document shows a verb.
+    pub fn tell_former_holders(&self, visit: &mut Visit<'_, P>) {
+        visit.audience.tell_all(visit.client, Hint::Released);
     }
 }

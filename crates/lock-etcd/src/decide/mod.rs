@@ -1,6 +1,7 @@
 //! Requests about documents: read, decide, write if nothing has changed, else repeat.
 
 mod carry;
+mod forced;
 mod plan;
 mod retention;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use lock_core::document::{Document, Visit};
 use lock_core::{Backoff, Clock, Error, Key};
 
+pub(crate) use self::forced::end_all;
 pub(crate) use self::plan::{Ask, Expected, Known, Plan};
 use self::plan::{Held, World};
 pub(crate) use self::retention::Retention;

@@ -10,6 +10,7 @@ use lock_core::{
     Renewal, Ttl,
 };
 
+use super::forced::end_all;
 use super::plan::{Ask, Held, Known, Placed, Plan, World, plan};
 use super::transaction::{Terms, write};
 use super::turns::Seen;
@@ -104,6 +105,30 @@ fn a_new_claim_needs_a_lease_and_gives_it_back() {
     assert_eq!((released.freed, released.held), (vec![70], None));
     assert!(released.bell.rings() && released.own.contains(&70));
     assert!(released.document.is_at_rest());
+}
+
+/// A writer may get the key between the end of the readers' leases and the change of the document. The readers hear of the end
+/// nevertheless.
+#[test]
+fn a_forced_release_tells_holders_that_a_waiter_has_followed() {
+    let mut stage = Stage::default();
+    let reader = |owner| {
+        let Acquire { claim, ttl, .. } = request(owner);
+        Acquire::new(claim.in_mode(Mode::Shared), ttl)
+    };
+    stage.acquire(None, &reader(1), Some(70));
+    let owners = HashSet::from([reader(1).claim.owner]);
+    stage.over.insert(70);
+    let granted = stage.acquire(None, &request(2), Some(71));
+    assert!(matches!(granted.answer, AcquireOutcome::Granted(_)), "{:?}", granted.answer);
+    let key = claim(2).key;
+    let force = |document: &mut Document<Member>, visit: &mut Visit<'_, Member>| {
+        end_all(document, &owners, visit)
+    };
+    let forced = stage.decide(None, Ask::about(&key), None, force);
+    assert_eq!(forced.answer, Some(0));
+    assert!(forced.bell.rings(), "the reader does not hear of its end");
+    assert!(forced.document.holder(&claim(2)).is_some(), "the writer keeps the key");
 }
 
 #[test]
