@@ -299,9 +299,8 @@ async fn a_lease_is_on_disk_if_it_has_to_be_or_the_server_is_too_old() {
     let is_known =
         matches!(set.primary.cli(&["COMMAND", "INFO", "WAITAOF"]).array(), [it] if !it.is_nil());
     assert_eq!(error.kind() == ErrorKind::Unsupported, !is_known, "{error}");
-    assert_eq!(set.is_free("a"), !is_known, "a grant stays that a repetition can confirm");
+    assert!(set.is_free("a"), "a grant stays that no repetition can confirm: {error}");
     if is_known {
-        released(&confirmed, &held).await;
         for server in [&set.primary, &set.replicas[0].0] {
             assert_eq!(server.cli(&["CONFIG", "SET", "appendonly", "yes"]).text(), "OK");
         }
