@@ -7,6 +7,7 @@ mod bench;
 mod doctor;
 mod ending;
 mod etcd;
+mod everything;
 mod listing;
 mod page;
 mod postgres;
