@@ -98,7 +98,7 @@ async fn a_watch_ends_with_the_last_handle_of_its_client() {
     assert_eq!(soon(watch.next()).await, None);
 }
 
-/// A user who does not look at the hints is told once that some were missed.
+/// A user who does not look at the hints hears once that some were missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hints_that_no_user_takes_do_not_pile_up() {
     let part = Part::new();

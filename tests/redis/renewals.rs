@@ -167,7 +167,7 @@ async fn a_renewal_can_shorten_a_lease_in_every_mode() {
     }
 }
 
-/// A client that asks to shorten a lease is told when the lease ends, and asks again. That request is late.
+/// A client that asks to shorten a lease hears when the lease ends, and asks again. That request is late.
 #[tokio::test]
 async fn a_second_request_that_is_late_shortens_no_lease_that_was_renewed_meanwhile() {
     for mode in [Mode::Exclusive, Mode::Shared] {

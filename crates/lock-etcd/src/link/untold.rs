@@ -7,7 +7,7 @@ use lock_core::observer::Telling;
 
 use super::wire::Wire;
 
-/// What observers have yet to hear of attempts to connect. They hear of it when this value is dropped. Whoever makes it before
+/// What observers have yet to hear of attempts to connect. They hear of it when this value is dropped. A caller that makes it before
 /// it locks the attempts drops it after they are unlocked, also if the caller gives up.
 pub(super) struct Untold<'a> {
     telling: &'a Telling,
@@ -86,7 +86,7 @@ mod tests {
     async fn observers_hear_of_an_end_after_the_opening_and_once() {
         let (tries, telling) = observed();
         let wire = Wire::idle();
-        // Another task finds the connection broken before its opening is told.
+        // Another task finds the connection broken before the observers hear of its opening.
         wire.give_up();
         assert!(tries.1.lock().unwrap().is_empty());
         wire.tell(&telling);

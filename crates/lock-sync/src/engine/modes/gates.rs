@@ -113,7 +113,7 @@ pub(super) fn opening() -> Vec<Event> {
     vec![READ, truth(), Event::Run, wait, watch, truth()]
 }
 
-/// A process with two readers, for the second of whom the gate is open.
+/// A process with two readers. The gate is open for the second reader.
 async fn reading() -> World {
     let manner = Manner { handoff: Handoff::default(), cache: None, value: false };
     let mut world = World::new(policy(), manner, vec![Mode::Shared, Mode::Exclusive], None).await;
