@@ -1,6 +1,6 @@
 //! Proxies: every switch, seen from both sides.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn the_end_of_one_side_reaches_the_other() {
     let (mut server, _) = listener.accept().unwrap();
     assert_eq!(proxy.open(), 1);
     client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(std::io::Read::read(&mut server, &mut [0; 8]).unwrap(), 0);
+    assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
     drop(server);
     eventually("the proxy has let go", LIMIT, || proxy.open() == 0);
 }
@@ -116,6 +116,38 @@ fn a_half_open_connection_hides_the_death_of_the_server() {
         client.receive().unwrap_err().kind(),
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
     ));
+}
+
+/// The kernel answers keepalives for a client that is silent, and nothing answers them for a client that has vanished.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_client_that_has_vanished_answers_no_keepalive() {
+    let second = Duration::from_secs(1);
+    let keepalive =
+        socket2::TcpKeepalive::new().with_time(second).with_interval(second).with_retries(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = || {
+        let proxy = Proxy::start(listener.local_addr().unwrap());
+        let client = TcpStream::connect(proxy.addr()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        socket2::SockRef::from(&server).set_tcp_keepalive(&keepalive).unwrap();
+        server.set_read_timeout(Some(LIMIT)).unwrap();
+        (proxy, client, server)
+    };
+    let ((vanished, _client, mut server), (silent, peer, mut other)) = (connect(), connect());
+    silent.silence(ToServer);
+    silent.silence(ToClient);
+    vanished.vanish();
+    let error = server.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    assert_eq!(vanished.open(), 1, "the client hears nothing of it");
+
+    other.set_nonblocking(true).unwrap();
+    assert_eq!(other.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    silent.pass();
+    other.set_nonblocking(false).unwrap();
+    (&peer).write_all(b"here").unwrap();
+    assert_eq!(other.read(&mut [0; 8]).unwrap(), 4);
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Hint, Released, Renew, Renewal, Watch,
+    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Hint, Released, Renew, Renewal,
 };
 use lock_postgres::PostgresBackend;
 use lock_tests::process::Standstill;
 use lock_tests::{PostgresServer, Proxy, SOON, eventually, eventually_async, soon};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, attempt, claim, granted, long, refused, until_ok};
+use crate::support::{Database, attempt, claim, granted, long, queued, refused, until_ok};
 
 /// Ends all sessions of clients of locks in this database.
 fn end_sessions(database: &Database) -> u32 {
@@ -231,13 +231,6 @@ async fn a_grant_waits_for_the_disk_and_a_release_that_hands_nothing_over_does_n
     assert_eq!(one.release(&free).await.unwrap(), Released::Freed { told: 0 });
     let handing = one.release(&waited_for).await.unwrap_err();
     assert_eq!(handing.kind(), ErrorKind::Timeout, "a hand-over did not wait");
-}
-
-async fn queued(store: &PostgresBackend, claim: &Claim) -> Watch {
-    let watch = store.watch(&claim.key).await.unwrap();
-    let outcome = store.try_acquire(&Acquire::new(claim.clone(), long()).queued()).await.unwrap();
-    assert!(matches!(outcome, AcquireOutcome::Queued { .. }), "{outcome:?}");
-    watch
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

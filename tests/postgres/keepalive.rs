@@ -5,10 +5,11 @@
 use std::fs;
 use std::time::Duration;
 
-use lock_core::Backend;
-use lock_tests::{PostgresServer, SOON, eventually};
+use lock_core::{Backend, Hint};
+use lock_postgres::PostgresBackend;
+use lock_tests::{PostgresServer, Proxy, SOON, eventually, soon};
 
-use crate::support::{claim, granted, long};
+use crate::support::{Database, claim, granted, long, queued};
 
 /// The times until the next probe of idle connections, of which this port is the server's.
 fn probes(port: u16) -> Vec<Duration> {
@@ -35,7 +36,7 @@ fn probes(port: u16) -> Vec<Duration> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_probes_a_listening_connection_within_seconds() {
     let server = PostgresServer::start();
-    let store = lock_postgres::PostgresBackend::open(server.locks()).unwrap();
+    let store = PostgresBackend::open(server.locks()).unwrap();
     let soon = || {
         probes(server.addr().port()).into_iter().filter(|it| *it <= Duration::from_secs(3)).count()
     };
@@ -48,4 +49,37 @@ async fn the_server_probes_a_listening_connection_within_seconds() {
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lock-postgres'",
     );
     assert!(set.trim().parse::<u32>().unwrap() >= 2, "{set}");
+}
+
+/// The server gets no answer to its probes: neither from the client nor from the kernel of the client's machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_whose_machine_has_vanished_is_skipped_after_the_keepalive() {
+    /// The server probes after 3 s. It gives up after five unanswered probes, one each second. The rest is for a loaded machine.
+    const KEEPALIVE: Duration = Duration::from_secs(3 + 5 + 12);
+    let database = Database::new();
+    let proxy = Proxy::start(database.server.addr());
+    let url = database.server.url_through(proxy.addr(), &database.name);
+    let (holder, vanishing) = (database.open(), PostgresBackend::open(url).unwrap());
+    let other = database.open();
+    let (ours, first, second) = (claim("a"), claim("a"), claim("a"));
+    granted(&holder, &ours, long()).await;
+    let _lost = queued(&vanishing, &first).await;
+    let mut watch = queued(&other, &second).await;
+    let listening = || {
+        let here = "database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+        database.sql(&format!("{locks} AND {here}"))
+    };
+    assert_eq!(listening(), "2\n");
+
+    proxy.refuse();
+    proxy.vanish();
+    eventually("the server ends the connection", KEEPALIVE, || listening() == "1\n");
+    let places = "SELECT count(*) FROM lock_v1.waiter WHERE ends > clock_timestamp()";
+    assert_eq!(database.sql(places), "2\n", "the place has not ended by itself");
+    holder.release(&ours).await.unwrap();
+    match soon(watch.next()).await {
+        Some(Hint::Granted { owner, grant: Some(_) }) => assert_eq!(owner, second.owner),
+        other => panic!("{other:?}"),
+    }
 }

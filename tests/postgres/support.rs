@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lock_core::Ttl;
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Ttl, Watch};
 use lock_postgres::PostgresBackend;
 pub(crate) use lock_tests::requests::{attempt, claim, granted, long, refused, until_ok};
 use lock_tests::{PostgresServer, SOON, eventually};
@@ -52,6 +52,14 @@ impl Drop for Database {
         // Its clients may still be connected.
         _ = self.server.try_sql("postgres", &format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
+}
+
+/// Has the claim wait in the queue, with a listening connection.
+pub(crate) async fn queued(store: &PostgresBackend, claim: &Claim) -> Watch {
+    let watch = store.watch(&claim.key).await.unwrap();
+    let outcome = store.try_acquire(&Acquire::new(claim.clone(), long()).queued()).await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Queued { .. }), "{outcome:?}");
+    watch
 }
 
 pub(crate) fn millis(millis: u64) -> Ttl {

@@ -20,6 +20,9 @@ const HELD_READS: usize = 1024;
 /// A connection that was accepted. Dropping it resets the client.
 pub(super) struct Connection {
     client: Socket,
+    server: Option<Socket>,
+    /// Whether the machine of the client has vanished.
+    is_gone: bool,
     counters: Arc<Counters>,
     /// The number of connections that were accepted before.
     number: usize,
@@ -28,13 +31,34 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(client: TcpStream, counters: Arc<Counters>) -> Self {
         let number = counters.connected();
-        Self { client: Socket::new(client), counters, number }
+        Self { client: Socket::new(client), server: None, is_gone: false, counters, number }
     }
 
-    /// Passes on bytes until both sides have ended, or one has failed.
-    pub(super) async fn run(mut self, target: SocketAddr, switches: watch::Receiver<Switches>) {
+    /// Passes on bytes until both sides have ended, or one has failed, or the client vanishes.
+    pub(super) async fn run(mut self, target: SocketAddr, mut switches: watch::Receiver<Switches>) {
+        let before = switches.borrow().vanishings;
+        let passing = switches.clone();
+        tokio::select! {
+            biased;
+            Ok(_) = switches.wait_for(|it| it.vanishings > before) => {}
+            () = self.pass(target, passing) => return,
+        }
+        self.vanish();
+        std::future::pending().await
+    }
+
+    fn vanish(&mut self) {
+        // Without the filter the server gets answers, and the test of its keepalive fails.
+        if let Some(Err(error)) = self.server.as_ref().map(|server| deafen(&server.stream)) {
+            eprintln!("the kernel goes on answering: {error}");
+        }
+        self.is_gone = true;
+        self.counters.vanished();
+    }
+
+    async fn pass(&mut self, target: SocketAddr, switches: watch::Receiver<Switches>) {
         let Ok(server) = TcpStream::connect(target).await else { return };
-        let mut server = Socket::new(server);
+        let server = self.server.insert(Socket::new(server));
         let gate = |direction| Gate::new(switches.clone(), direction);
         let counters = &self.counters;
         // The random choices follow from the number of the connection and the direction.
@@ -56,7 +80,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.counters.disconnected();
+        self.counters.disconnected(self.is_gone);
     }
 }
 
@@ -89,6 +113,19 @@ pub(super) enum What {
     Bytes(Vec<u8>),
     End,
     Failure(io::Error),
+}
+
+/// Has the kernel drop every packet for this socket before TCP sees the packet, so that it acknowledges nothing.
+#[cfg(target_os = "linux")]
+fn deafen(stream: &TcpStream) -> io::Result<()> {
+    /// Accept so many bytes of the packet.
+    const RETURN: u16 = 0x06;
+    socket2::SockRef::from(stream).attach_filter(&[socket2::SockFilter::new(RETURN, 0, 0, 0)])
+}
+
+#[cfg(not(target_os = "linux"))]
+fn deafen(_: &TcpStream) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// One direction. It reads on while the writing is held back, so a delay costs no throughput.

@@ -59,6 +59,12 @@ impl Listener {
         match change {
             Change::Switches(edit) => self.switches.send_modify(edit),
             Change::Cut => self.connections.shutdown().await,
+            Change::Vanish => {
+                self.switches.send_modify(|switches| switches.vanishings += 1);
+                while self.counters.has_present() {
+                    tokio::task::yield_now().await;
+                }
+            }
             Change::Refuse(true) => self.close(),
             Change::Refuse(false) if self.socket.is_none() => {
                 self.socket = Some(listen(self.addr)?)

@@ -77,6 +77,7 @@ struct Order {
 enum Change {
     Switches(Box<dyn FnOnce(&mut Switches) + Send>),
     Cut,
+    Vanish,
     Refuse(bool),
 }
 
@@ -158,8 +159,18 @@ impl Proxy {
         self.order(Change::Refuse(true));
     }
 
+    /// The machines of the clients of all open connections vanish: the server gets no more bytes, and no answer to any packet.
+    /// [`cut`](Self::cut) resets these connections, and nothing revives them. New connections pass.
+    ///
+    /// A silence in both directions hides only the other party: the kernel still answers for it, so the server's own
+    /// keepalives succeed.
+    #[cfg(target_os = "linux")]
+    pub fn vanish(&self) {
+        self.order(Change::Vanish);
+    }
+
     /// Holds back everything in one direction until [`speak`](Self::speak) or [`pass`](Self::pass), including the end
-    /// of the connection. In both directions: a half-open connection, as after a cable was pulled.
+    /// of the connection. In both directions: a half-open connection, as its ends see it.
     pub fn silence(&self, direction: Direction) {
         self.change(direction, |flow| flow.silent = true);
     }

@@ -17,6 +17,8 @@ pub(super) struct Switches {
     pub(super) repeats: bool,
     /// How often the connections at that time were told to end with their next reply.
     pub(super) cuts: u64,
+    /// How often the clients of the connections at that time have vanished.
+    pub(super) vanishings: u64,
 }
 
 /// One of so many arrivals straggles, if the switch says so.
@@ -50,9 +52,9 @@ impl Switches {
         }
     }
 
-    /// Resets all switches. Connections that were cut stay so.
+    /// Resets all switches. Connections that were cut stay so, and clients that have vanished do not return.
     pub(super) fn pass(&mut self) {
-        *self = Self { cuts: self.cuts, ..Self::default() };
+        *self = Self { cuts: self.cuts, vanishings: self.vanishings, ..Self::default() };
     }
 }
 
@@ -138,6 +140,8 @@ impl Gate {
 pub(super) struct Counters {
     accepted: AtomicUsize,
     open: AtomicUsize,
+    /// How many of the open ones have a client that has not vanished.
+    present: AtomicUsize,
     to_server: AtomicU64,
     to_client: AtomicU64,
 }
@@ -159,13 +163,26 @@ impl Counters {
         self.of(direction).fetch_add(count as u64, Ordering::AcqRel);
     }
 
+    /// Whether the client of an open connection has not vanished.
+    pub(super) fn has_present(&self) -> bool {
+        self.present.load(Ordering::Acquire) > 0
+    }
+
     /// Counts one more, and says how many there were before.
     pub(super) fn connected(&self) -> usize {
+        self.present.fetch_add(1, Ordering::AcqRel);
         self.open.fetch_add(1, Ordering::AcqRel);
         self.accepted.fetch_add(1, Ordering::AcqRel)
     }
 
-    pub(super) fn disconnected(&self) {
+    pub(super) fn vanished(&self) {
+        self.present.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn disconnected(&self, has_vanished: bool) {
+        if !has_vanished {
+            self.vanished();
+        }
         self.open.fetch_sub(1, Ordering::AcqRel);
     }
 
