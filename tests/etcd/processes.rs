@@ -1,51 +1,23 @@
 //! Several processes and one lock.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lock_etcd::EtcdBackend;
 use lock_sync::{Locks, MutexGuard};
-use lock_tests::{SOON, eventually_async};
+use lock_tests::{OtherProcess, SOON, eventually_async};
 
 use crate::support::{LATE, Part, builder, locks};
 
-/// Tells the other process its part: a word, the URL, the prefix and a file.
-const VARIABLE: &str = "LOCK_TESTS_ETCD_ROLE";
 const TURNS: u32 = 40;
 
 /// The lease of a process that dies.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// This program, as another process. It dies with this value.
-struct Other(Child);
-
-impl Other {
-    fn start(role: &str, part: &Part, file: &Path) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "processes::the_other_process", "--nocapture"])
-            .env(
-                VARIABLE,
-                format!("{role} {} {} {}", part.server.url(), part.prefix, file.display()),
-            )
-            .stdout(Stdio::piped())
-            .spawn();
-        Self(child.unwrap())
-    }
-
-    /// Waits until it holds the lock.
-    fn until_it_holds(&mut self) {
-        let lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("holds")), "it does not hold");
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
+/// Starts the other process. Its part is a word, the URL, the prefix and a file.
+fn start(role: &str, part: &Part, file: &Path) -> OtherProcess {
+    let part = format!("{role} {} {} {}", part.server.url(), part.prefix, file.display());
+    OtherProcess::start("processes::the_other_process", &part)
 }
 
 /// Adds one to a number that all share, again and again, in two steps that only the lock keeps together. Most turns wait for
@@ -71,13 +43,13 @@ fn a_file(text: &str) -> tempfile::NamedTempFile {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_lose_no_update() {
     let (part, file) = (Part::new(), a_file("0"));
-    let mut other = Other::start("count", &part, file.path());
+    let other = start("count", &part, file.path());
     let clients = [(); 2].map(|()| locks(part.open(), Duration::from_secs(30)));
     let [one, two] = clients.map(|it| tokio::spawn(count_up(it, file.path().to_owned())));
     let (one, two) = tokio::join!(one, two);
     one.unwrap();
     two.unwrap();
-    let status = tokio::task::spawn_blocking(move || other.0.wait()).await.unwrap().unwrap();
+    let status = tokio::task::spawn_blocking(|| other.end()).await.unwrap();
     assert!(status.success(), "{status}");
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), (3 * TURNS).to_string());
 }
@@ -85,8 +57,8 @@ async fn two_processes_lose_no_update() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_of_a_killed_process_passes_on() {
     let (part, file) = (Part::new(), a_file(""));
-    let mut other = Other::start("hold", &part, file.path());
-    other.until_it_holds();
+    let mut other = start("hold", &part, file.path());
+    other.until_it_says("holds");
     let here = locks(part.open(), Duration::from_secs(30));
     let mutex = here.mutex("it", ()).unwrap();
     let mut waiting = Box::pin(mutex.lock());
@@ -111,7 +83,7 @@ async fn a_waiter_whose_process_was_killed_is_passed_over() {
         .await;
     };
     let guard = mutex.lock().await.unwrap();
-    let other = Other::start("hold", &part, file.path());
+    let other = start("hold", &part, file.path());
     waiters(1).await;
     let mut waiting = Box::pin(later.lock());
     assert!(futures::poll!(&mut waiting).is_pending());
@@ -128,7 +100,7 @@ async fn a_waiter_whose_process_was_killed_is_passed_over() {
 /// Does nothing unless a test above has started it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_other_process() {
-    let Ok(role) = std::env::var(VARIABLE) else { return };
+    let Some(role) = OtherProcess::part() else { return };
     let words: Vec<_> = role.split(' ').collect();
     let [role, url, prefix, file] = words[..] else { panic!("{words:?}") };
     let store = builder(url).prefix(prefix).build().unwrap();

@@ -1,50 +1,22 @@
 //! Two processes and one lock.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lock_core::Ttl;
 use lock_postgres::PostgresBackend;
 use lock_sync::{Locks, MutexGuard};
-use lock_tests::SOON;
+use lock_tests::{OtherProcess, SOON};
 use tokio_postgres::NoTls;
 
 use crate::support::Database;
 
-/// Tells the other process its part: a word and the URL of the database.
-const VARIABLE: &str = "LOCK_TESTS_POSTGRES_ROLE";
+/// The test that the other process runs. Its part is a word and the URL of the database.
+const OTHER: &str = "processes::the_other_process";
+
 const TURNS: u32 = 60;
 
 /// The lease of a process that dies.
 const SHORT: Duration = Duration::from_secs(1);
-
-/// This program, as another process. It dies with this value.
-struct Other(Child);
-
-impl Other {
-    fn start(role: &str, database: &Database) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "processes::the_other_process", "--nocapture"])
-            .env(VARIABLE, format!("{role} {}", database.url()))
-            .stdout(Stdio::piped())
-            .spawn();
-        Self(child.unwrap())
-    }
-
-    /// Waits until it holds the lock.
-    fn until_it_holds(&mut self) {
-        let lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("holds")), "it does not hold");
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
-}
 
 /// Adds one to a number that all share, again and again, in two steps that only the lock keeps together. Most turns wait for
 /// the other process.
@@ -68,7 +40,7 @@ async fn count_up(url: &str) {
 async fn two_processes_lose_no_update() {
     let database = Database::new();
     database.sql("CREATE TABLE counter (number int); INSERT INTO counter VALUES (0)");
-    let mut other = Other::start("count", &database);
+    let other = OtherProcess::start(OTHER, &format!("count {}", database.url()));
     let url = database.url();
     let (one, two) = tokio::join!(
         tokio::spawn({
@@ -79,7 +51,7 @@ async fn two_processes_lose_no_update() {
     );
     one.unwrap();
     two.unwrap();
-    let status = tokio::task::spawn_blocking(move || other.0.wait()).await.unwrap().unwrap();
+    let status = tokio::task::spawn_blocking(|| other.end()).await.unwrap();
     assert!(status.success(), "{status}");
     assert_eq!(database.sql("SELECT number FROM counter"), format!("{}\n", 3 * TURNS));
 }
@@ -88,8 +60,8 @@ async fn two_processes_lose_no_update() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_of_a_killed_process_passes_on() {
     let database = Database::new();
-    let mut other = Other::start("hold", &database);
-    other.until_it_holds();
+    let mut other = OtherProcess::start(OTHER, &format!("hold {}", database.url()));
+    other.until_it_says("holds");
     let here = Locks::builder(database.open()).build().unwrap();
     let mutex = here.mutex("counter", ()).unwrap();
     let mut waiting = Box::pin(mutex.lock());
@@ -103,7 +75,7 @@ async fn the_lock_of_a_killed_process_passes_on() {
 /// Does nothing unless a test above has started it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_other_process() {
-    let Ok(role) = std::env::var(VARIABLE) else { return };
+    let Some(role) = OtherProcess::part() else { return };
     let (role, url) = role.split_once(' ').unwrap();
     if role == "count" {
         return count_up(url).await;
