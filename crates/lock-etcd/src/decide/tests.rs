@@ -227,56 +227,63 @@ fn a_first_claim_that_leaves_tells_its_successor() {
     assert_eq!(told(&stage.release(Some(9), 2), 10), [What::Expired]);
 }
 
+/// An upgrade that waits until a reader has gone.
+struct Upgrade {
+    stage: Stage,
+    held: Claim,
+    wanted: Claim,
+    reader: Claim,
+    queued: Plan<AcquireOutcome>,
+}
+
+impl Upgrade {
+    /// The upgradable claim has lease 70, and the reader has lease 71.
+    fn wait() -> Self {
+        let mut stage = Stage::default();
+        let held = claim(1).in_mode(Mode::Upgradable);
+        stage.acquire(Some(8), &Acquire::new(held.clone(), Ttl::DEFAULT), Some(70));
+        let reader = claim(2).in_mode(Mode::Shared);
+        stage.acquire(Some(9), &Acquire::new(reader.clone(), Ttl::DEFAULT), Some(71));
+        let convert = Convert::new(held.clone(), Mode::Exclusive, Ttl::DEFAULT).queued();
+        let wanted = convert.request.clone();
+        let ask = Ask { former: Some(&held), ..Ask::of(&wanted.claim).waiting(&wanted) };
+        let queued = stage.decide(Some(8), ask, None, |document, visit| {
+            document.convert(&convert, visit).unwrap()
+        });
+        Self { stage, held, wanted: wanted.claim, reader, queued }
+    }
+
+    /// The reader goes. Says by which lease the upgraded claim holds the key, for how long, and which leases are free.
+    fn end(mut self) -> (Option<i64>, Ttl, Vec<i64>) {
+        let act = |document: &mut Document<Member>, visit: &mut Visit<'_, Member>| {
+            document.release(&self.reader, visit)
+        };
+        let released = self.stage.decide(Some(9), Ask::of(&self.reader), None, act);
+        let (member, ttl) = released.document.holder(&self.wanted).unwrap();
+        (member.lease(), ttl, released.freed)
+    }
+}
+
 #[test]
 fn an_upgrade_keeps_the_lease_that_it_waits_with() {
-    let mut stage = Stage::default();
-    let held = claim(1).in_mode(Mode::Upgradable);
-    stage.acquire(Some(8), &Acquire::new(held.clone(), Ttl::DEFAULT), Some(70));
-    let reader = Acquire::new(claim(2).in_mode(Mode::Shared), Ttl::DEFAULT);
-    stage.acquire(Some(9), &reader, Some(71));
-    let convert = Convert::new(held.clone(), Mode::Exclusive, Ttl::DEFAULT).queued();
-    let wanted = convert.request.clone();
-    let ask = Ask { former: Some(&held), ..Ask::of(&wanted.claim).waiting(&wanted) };
-    let queued = stage
-        .decide(Some(8), ask, None, |document, visit| document.convert(&convert, visit).unwrap());
-    assert!(matches!(queued.answer, AcquireOutcome::Queued { .. }));
-    assert_eq!(queued.placed, Some(Placed { number: None, before: vec![70, 71] }));
-
-    let ask = Ask::of(&reader.claim);
-    let released =
-        stage.decide(Some(9), ask, None, |document, visit| document.release(&reader.claim, visit));
-    // The upgrade was granted. Its lease is the one that its owner renews.
-    let (member, ttl) = released.document.holder(&wanted.claim).unwrap();
-    assert_eq!((member.lease(), ttl, released.freed), (Some(70), Ttl::DEFAULT, vec![71]));
+    let upgrade = Upgrade::wait();
+    assert!(matches!(upgrade.queued.answer, AcquireOutcome::Queued { .. }));
+    assert_eq!(upgrade.queued.placed, Some(Placed { number: None, before: vec![70, 71] }));
+    // The claim holds the key by the lease that its owner renews.
+    assert_eq!(upgrade.end(), (Some(70), Ttl::DEFAULT, vec![71]));
 }
 
 #[test]
 fn an_upgrade_follows_its_lease_to_another_one() {
-    let mut stage = Stage::default();
-    let held = claim(1).in_mode(Mode::Upgradable);
-    stage.acquire(Some(8), &Acquire::new(held.clone(), Ttl::DEFAULT), Some(70));
-    let reader = Acquire::new(claim(2).in_mode(Mode::Shared), Ttl::DEFAULT);
-    stage.acquire(Some(9), &reader, Some(71));
-    let convert = Convert::new(held.clone(), Mode::Exclusive, Ttl::DEFAULT).queued();
-    let wanted = convert.request.clone();
-    let ask = Ask { former: Some(&held), ..Ask::of(&wanted.claim).waiting(&wanted) };
-    let act = |document: &mut Document<Member>, visit: &mut Visit<'_, Member>| {
-        document.convert(&convert, visit).unwrap()
-    };
-    stage.decide(Some(8), ask, None, act);
-
-    // Meanwhile its owner renews it for longer, which needs another lease of etcd.
-    let renew = Renew::new(held.clone(), Ttl::new(Duration::from_secs(300)).unwrap());
-    let renewed = stage
-        .decide(Some(8), Ask::of(&held), Some(72), |document, visit| document.renew(&renew, visit));
+    let mut upgrade = Upgrade::wait();
+    // Its owner renews it for longer, which needs another lease of etcd.
+    let renew = Renew::new(upgrade.held.clone(), Ttl::new(Duration::from_secs(300)).unwrap());
+    let ask = Ask::of(&upgrade.held);
+    let renewed = upgrade
+        .stage
+        .decide(Some(8), ask, Some(72), |document, visit| document.renew(&renew, visit));
     assert_eq!(renewed.freed, [70]);
-    let act = |document: &mut Document<Member>, visit: &mut Visit<'_, Member>| {
-        document.release(&reader.claim, visit)
-    };
-    let released = stage.decide(Some(9), Ask::of(&reader.claim), None, act);
-    let (member, ttl) = released.document.holder(&wanted.claim).unwrap();
-    assert_eq!((member.lease(), ttl), (Some(72), renew.ttl));
-    assert_eq!(released.freed, [71]);
+    assert_eq!(upgrade.end(), (Some(72), renew.ttl, vec![71]));
 }
 
 fn seen(known: &Known) -> Seen {
