@@ -6,10 +6,9 @@ use lock_tests::{EtcdCluster, EtcdServer, SOON, eventually_async, soon};
 
 use crate::support::{clients, codes, exclude_each_other, serve_all_kinds};
 
-/// Whether leases of a cluster of the version under test may end early: etcd #15247.
+/// Whether the members lack the fix of etcd #15247.
 fn is_unsafe() -> bool {
-    let version = EtcdServer::version();
-    version < (3, 4, 31) || ((3, 5, 0)..(3, 5, 13)).contains(&version)
+    EtcdServer::is_unsafe(EtcdServer::version())
 }
 
 #[tokio::test(flavor = "multi_thread")]

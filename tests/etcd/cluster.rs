@@ -12,7 +12,6 @@ use crate::support::{
     LATE, attempt, builder, claim, locks, long, open, passes_on_over, until_granted, until_ok,
     until_waiting, waits,
 };
-use crate::versions::is_unsafe;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_changes_or_dies_loses_no_lease_and_no_place() {
@@ -93,7 +92,7 @@ async fn a_leader_that_stands_still_ends_no_lease_that_was_renewed() {
     cluster.members()[leader].cont();
     let lost = tokio::time::timeout(ttl * 2, lease.lost()).await.ok();
     let version = EtcdServer::version();
-    if is_unsafe(version) {
+    if EtcdServer::is_unsafe(version) {
         println!(
             "etcd {version:?} lacks the fix of #15247. Renewed before: {was_valid}. Lost after: {lost:?}"
         );

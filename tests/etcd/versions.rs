@@ -6,23 +6,13 @@ use lock_tests::EtcdServer;
 
 use crate::support::{Part, attempt, claim, granted, long};
 
-/// Whether a leader of this version that stands still may revoke leases that were renewed meanwhile: etcd #15247.
-pub(crate) fn is_unsafe((major, minor, patch): (u32, u32, u32)) -> bool {
-    match (major, minor) {
-        (..3, _) | (3, ..4) => true,
-        (3, 4) => patch < 31,
-        (3, 5) => patch < 13,
-        _ => false,
-    }
-}
-
 #[test]
 fn the_versions_with_the_fix_are_known() {
     for old in [(2, 9, 99), (3, 3, 27), (3, 4, 23), (3, 4, 30), (3, 5, 0), (3, 5, 12)] {
-        assert!(is_unsafe(old), "{old:?}");
+        assert!(EtcdServer::is_unsafe(old), "{old:?}");
     }
     for new in [(3, 4, 31), (3, 5, 13), (3, 6, 0), (4, 0, 0)] {
-        assert!(!is_unsafe(new), "{new:?}");
+        assert!(!EtcdServer::is_unsafe(new), "{new:?}");
     }
 }
 
@@ -31,7 +21,7 @@ async fn an_old_version_is_refused_unless_it_is_allowed() {
     let part = Part::new();
     let careful = EtcdBackend::builder(part.server.url()).prefix(&part.prefix).build().unwrap();
     let (version, ours) = (EtcdServer::version(), claim("a"));
-    if is_unsafe(version) {
+    if EtcdServer::is_unsafe(version) {
         for _ in 0..2 {
             let error = attempt(&careful, &ours, long()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");

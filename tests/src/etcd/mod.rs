@@ -256,6 +256,16 @@ impl EtcdServer {
         (major, minor, patch)
     }
 
+    /// Whether a leader of this version that stands still may revoke leases that were renewed meanwhile: etcd #15247.
+    pub fn is_unsafe((major, minor, patch): (u32, u32, u32)) -> bool {
+        match (major, minor) {
+            (..3, _) | (3, ..4) => true,
+            (3, 4) => patch < 31,
+            (3, 5) => patch < 13,
+            _ => false,
+        }
+    }
+
     /// The id of the process.
     ///
     /// # Panics
