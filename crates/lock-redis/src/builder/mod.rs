@@ -292,9 +292,11 @@ impl Builder {
     /// Each slot has a record, and sits out by itself: while the slots of a server that lost its data sit out, all other slots go
     /// on. **A slot that moves to another server sits out there**, because nothing proves that this server got all leases: the
     /// former server may have lost some before. So an app pays for each move: for the longest lease and a hundredth, it gets
-    /// no lock in that slot, while held locks go on. A replica that was promoted goes on, slot by slot. But a slot for which no
-    /// client asked between two failovers sits out after the second one. From Redis 8.4 on, a promoted replica of a cluster sits out:
-    /// a slot that moved in one step looks like data from a primary.
+    /// no lock in that slot, while held locks go on. Waiters wait, and may lose their places in the queue.
+    ///
+    /// A replica that was promoted goes on, slot by slot. But a slot for which no client asked between two failovers sits out
+    /// after the second one. From Redis 8.4 on, a promoted replica of a cluster sits out: a slot that moved in one step looks
+    /// like data from a primary.
     ///
     /// The first request for a lock in a slot costs one command more on each connection, and so does the first one after five
     /// seconds without a request in that slot. A hand-over costs one request more: the client of a waiter that hears of
