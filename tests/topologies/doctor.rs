@@ -1,13 +1,17 @@
 //! What the check finds around the servers that have keys: sentinels, and replicas.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_redis::RedisBackend;
 use lock_redis::check::{Report, Severity};
+use lock_redis::{Notifications, Protocol, RedisBackend};
 use lock_tests::{
-    RedisCluster, RedisServer, SOON, Sentinels, ServerClock, eventually, eventually_async, soon,
+    Fate, Mediator, RedisCluster, RedisServer, SOON, Sentinels, ServerClock, eventually,
+    eventually_async, soon,
 };
+
+use crate::support::{claim, granted};
 
 /// No server of these tests fails.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -133,4 +137,53 @@ async fn of_a_cluster_the_lag_of_replicas_is_told_and_what_a_user_may_not_ask_is
     })
     .await;
     replica.cont();
+}
+
+/// A node that announces the address of a proxy. One more connection through the proxy may come to another node.
+#[tokio::test]
+async fn a_proxy_before_a_node_of_a_cluster_is_followed_and_told_if_it_leads_to_several() {
+    let cluster = RedisCluster::start(2, 0);
+    let [first, second] = [0, 1].map(|at| cluster.nodes()[at].server());
+    let leads_on = Arc::new(AtomicBool::new(false));
+    let turns = Arc::clone(&leads_on);
+    let proxy = Mediator::start(&[first.addr(), second.addr()], move |words| {
+        let is_asked_apart =
+            words[0].eq_ignore_ascii_case(b"INFO") && words.get(1) == Some(&&b"server"[..]);
+        if is_asked_apart && turns.load(Ordering::Relaxed) { Fate::Turns } else { Fate::Passes }
+    });
+    let port = proxy.addr().port().to_string();
+    let announce = ["CONFIG", "SET", "cluster-announce-port", &port];
+    assert_eq!(first.cli(&announce).text(), "OK");
+    let address = format!("127.0.0.1:{port}");
+    eventually("both nodes name the proxy", SOON, || {
+        let name = |it: &RedisServer| it.cli(&["CLUSTER", "NODES"]).text().contains(&address);
+        name(first) && name(second)
+    });
+
+    let examined = async |url: String| {
+        let builder = RedisBackend::builder(url).protocol(Protocol::Resp2);
+        let backend = builder.notifications(Notifications::Off).build().unwrap();
+        let report = soon(backend.check()).await.unwrap();
+        (backend, report)
+    };
+    let of_cluster = format!("redis+cluster://{}", second.addr());
+    let (backend, right) = examined(of_cluster.clone()).await;
+    for code in ["connections-differ", "lock-refused", "cluster-node", "slots-uncovered"] {
+        assert_eq!(right.with_code(code).count(), 0, "{code}: {right}");
+    }
+    // Locks of the first node go through the proxy.
+    let mut names = (0..).map(|number| format!("a{number}"));
+    let is_there = |name: &String| cluster.owner_of(&format!("lock:{{{name}}}")) == 0;
+    let name = names.find(is_there).unwrap();
+    let before = proxy.count("EVALSHA");
+    granted(&backend, &claim(&name)).await;
+    assert!(proxy.count("EVALSHA") > before);
+
+    leads_on.store(true, Ordering::Relaxed);
+    let (_, wrong) = examined(of_cluster).await;
+    let found: Vec<_> = wrong.with_code("connections-differ").collect();
+    assert_eq!((found.len(), found[0].severity), (1, Severity::Critical), "{wrong}");
+    // A client that takes the proxy for a single server.
+    let (_, single) = examined(proxy.url()).await;
+    assert_eq!(single.with_code("cluster-node").count(), 1, "{single}");
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, AcquireOutcome, Backend, Clock, Error, ErrorKind, Instant, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Instant, Ttl};
 use lock_redis::RedisBackend;
-use lock_tests::{RedisServer, Sentinels, eventually};
+use lock_tests::{RedisServer, Sentinels, eventually, soon};
 use tokio::task::block_in_place;
 
 use crate::support::claim;
@@ -20,20 +20,37 @@ fn open(deployment: &Sentinels) -> RedisBackend {
     RedisBackend::builder(deployment.url()).data_quarantine(longest()).build().unwrap()
 }
 
-async fn ask(backend: &RedisBackend, name: &str) -> Result<AcquireOutcome, Error> {
-    backend.try_acquire(&Acquire::new(claim(name), longest())).await
+/// Asks until there is an answer that is about the data. Returns until when the lock is held.
+async fn answer(backend: &RedisBackend, name: &str) -> Result<Instant, Error> {
+    answer_about(backend, &claim(name), longest()).await
 }
 
 /// Asks until there is an answer that is about the data. Returns until when the lock is held.
-async fn answer(backend: &RedisBackend, name: &str) -> Result<Instant, Error> {
+pub(crate) async fn answer_about(
+    backend: &RedisBackend,
+    claim: &Claim,
+    ttl: Ttl,
+) -> Result<Instant, Error> {
     loop {
-        match ask(backend, name).await {
+        match backend.try_acquire(&Acquire::new(claim.clone(), ttl)).await {
             Ok(AcquireOutcome::Granted(grant)) => return Ok(grant.valid_until),
             Err(error) if error.retry_after().is_some() => return Err(error),
             Err(error) => assert!(error.is_retryable(), "{error}"),
             Ok(other) => panic!("{other:?}"),
         }
     }
+}
+
+/// Asks until the lock is granted. Returns when that was.
+pub(crate) async fn get(backend: &RedisBackend, name: &str, ttl: Ttl) -> Instant {
+    let claim = claim(name);
+    soon(async {
+        while answer_about(backend, &claim, ttl).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Clock::boot().now()
+    })
+    .await
 }
 
 /// Waits until the replica has what the primary has.
@@ -78,13 +95,6 @@ async fn sits_out(saved: bool) {
     block_in_place(|| deployment.servers()[0].restart());
     let error = answer(&there, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
-    let since = loop {
-        match ask(&there, "a").await {
-            Ok(AcquireOutcome::Granted(_)) => break Clock::boot().now(),
-            Err(error) => assert!(error.is_retryable(), "{error}"),
-            Ok(other) => panic!("{other:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    let since = get(&there, "a", longest()).await;
     assert!(since >= until, "two holders at once");
 }

@@ -15,6 +15,7 @@ mod failover;
 mod laws_confirmed;
 mod logins;
 mod lost_data;
+mod lost_slots;
 mod midway;
 mod moves;
 mod recovery;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::join_all;
+use futures::future::{self, join_all};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Capabilities, Claim, ClientMark, Clock, Convert,
     ConvertBackend, Error, ErrorKind, Key, Label, Released, Renew, Renewal, Ttl, Watch,
@@ -78,6 +79,9 @@ struct Inner {
     listening: Listening,
     limits: Limits,
 }
+
+/// How many records `init` writes at once, at most.
+const AT_ONCE: usize = 64;
 
 /// What a client asks for.
 #[derive(Clone, Copy)]
@@ -167,6 +171,9 @@ impl RedisBackend {
     /// undoes the protection against lost data, and two clients can hold one lock. Without the call a new server grants
     /// locks after its quarantine.
     ///
+    /// In a cluster the call vouches for all slots: it sends one small request for each of the 16 384 slots, 64 at a time. If it
+    /// fails, some slots may be vouched for already.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`] if the option is off; otherwise any error of the server or of the connection to it.
@@ -193,8 +200,13 @@ impl RedisBackend {
             let message = "no server sits out: see Builder::data_quarantine";
             return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        let init = |site: Site| async move { site.link().end_quarantine().await };
-        self.fleet().route(self.layout().data(), init).await
+        let records = &self.layout().records(self.fleet().is_cluster());
+        let init = |record| async move {
+            let at = |site: Site| async move { site.link().end_quarantine(record).await };
+            self.fleet().route(&records.key(record), at).await
+        };
+        let steps = stream::iter(records.all()).map(init).buffer_unordered(AT_ONCE);
+        steps.try_for_each(|()| future::ready(Ok(()))).await
     }
 
     /// A handle whose grants count only once so many replicas have them.

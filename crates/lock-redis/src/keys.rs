@@ -14,6 +14,7 @@
 //! lock:node@0                    the server's record of its standing, in database 0
 //! lock:{%label}:0123456789       the label of a client
 //! lock:data@0                    the record by which a server that lost its data is known, in database 0
+//! lock:{123}:data                such a record for one slot of a cluster
 //! ```
 //!
 //! The braces put all keys of a lock into one slot, and one ACL pattern, `~lock:*`, matches them all. Bytes
@@ -25,12 +26,14 @@
 //! key is no lock.
 
 mod listed;
+mod records;
 mod reserved;
 
 use std::fmt;
 
 use lock_core::{ClientMark, Error, ErrorKind, Key};
 
+pub(crate) use self::records::Records;
 use crate::slot;
 
 /// The ends of the keys beside every lock, in the order in which scripts expect the keys.
@@ -140,11 +143,6 @@ impl Layout {
     /// ends in a number, so no key with another prefix equals it.
     pub(crate) fn node(&self) -> &[u8] {
         &self.node
-    }
-
-    /// The key of the record by which a server that lost its data is known. As that of the standing, it is no lock.
-    pub(crate) fn data(&self) -> &[u8] {
-        &self.data
     }
 
     /// The key of the label of a client. No encoded name equals the tag in its braces, so no lock has this key; and

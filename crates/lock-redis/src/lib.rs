@@ -59,7 +59,8 @@
 //!
 //! A server without persistence forgets all locks when it restarts. It then grants them at once, while their holders
 //! still have valid leases. With [`Builder::data_quarantine`] such a server grants nothing until the longest lease is over.
-//! The check costs a grant nothing: a restart closes the connections, and each new connection asks once.
+//! The check costs a grant nothing: a restart closes the connections, and each new connection asks once. [In a
+//! cluster](Builder::data_quarantine) each slot sits out by itself, also after it has moved to another server.
 //! Waiters wait, and go on by themselves. Call [`RedisBackend::init`] when you set up a new server. Otherwise it looks like
 //! a server that has lost its data.
 //!

@@ -273,13 +273,20 @@ pub(crate) static CONFIRM: Script = full!(
     "leases.lua",
     "confirm_on.lua"
 );
-pub(crate) static STANDING: Script =
-    full!("standing": "standing.lua", "server.lua", "run.lua", "node.lua", "standing_on.lua");
+pub(crate) static STANDING: Script = full!(
+    "standing": "standing.lua",
+    "server.lua",
+    "run.lua",
+    "record.lua",
+    "node.lua",
+    "standing_on.lua"
+);
 pub(crate) static VOUCH: Script =
     full!("vouch": "vouch.lua", "server.lua", "run.lua", "vouch_on.lua");
 
 /// Whether the server may have forgotten leases, and for how long it sits out.
-pub(crate) static RECALL: Script = full!("recall": "recall.lua", "server.lua", "recall_on.lua");
+pub(crate) static RECALL: Script =
+    full!("recall": "recall.lua", "server.lua", "record.lua", "recall_on.lua");
 
 /// Whether a script may grant a lease to the client that calls it, or a place in the queue.
 pub(crate) fn asks(script: &'static Script) -> bool {

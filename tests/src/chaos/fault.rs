@@ -73,7 +73,8 @@ pub enum Fault {
     /// confirmation by all replicas. The leader of a cluster of etcd is killed, and comes back when another member leads.
     KillPrimary,
     /// Replicas lose a primary, which goes on to serve clients. Then one of them takes over, and lacks what the old primary has
-    /// granted meanwhile: in a cluster an operator forces it, and otherwise the primary is killed, as by the fault above.
+    /// granted meanwhile: in a cluster an operator forces it. Otherwise the primary is killed, as by the fault above; or, if some
+    /// workers are to hear no sentinel, the sentinels lose the primary too, and it lives on.
     CutAndFailOver,
     /// A primary stands still until a replica has taken over, and then goes on. So does the leader of a cluster of etcd.
     PausePrimary,

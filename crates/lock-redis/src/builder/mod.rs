@@ -285,8 +285,25 @@ impl Builder {
     /// - a restart that a proxy hides, because the connection of the client lives on;
     /// - that the clock of the server was set forward during a quarantine, which ends too early then.
     ///
-    /// A cluster is refused with [`ErrorKind::InvalidConfig`]: the record would move to other servers with its slot. A node of
-    /// a quorum has [its own record](crate#as-a-node-of-a-quorum), and votes do not depend on this option.
+    /// A node of a quorum has [its own record](crate#as-a-node-of-a-quorum), and votes do not depend on this option.
+    ///
+    /// # In a cluster
+    ///
+    /// Each slot has a record, and sits out by itself: while the slots of a server that lost its data sit out, all other slots go
+    /// on. **A slot that moves to another server sits out there**, because nothing proves that this server got all leases: the
+    /// former server may have lost some before. So an app pays for each move: for the longest lease and a hundredth, it gets
+    /// no lock in that slot, while held locks go on. Waiters wait, and may lose their places in the queue.
+    ///
+    /// A replica that was promoted goes on, slot by slot. But a slot for which no client asked between two failovers sits out
+    /// after the second one. From Redis 8.4 on, a promoted replica of a cluster sits out: a slot that moved in one step looks
+    /// like data from a primary.
+    ///
+    /// The first request for a lock in a slot costs one command more on each connection, and so does the first one after five
+    /// seconds without a request in that slot. A hand-over costs one request more: the client of a waiter that hears of
+    /// its grant asks the server. [`RedisBackend::init`] vouches for all slots. Their records take some 3 MB in the cluster.
+    ///
+    /// The client does not notice that a slot leaves a server and comes back without leases, if no client asks for a lock in that
+    /// slot meanwhile.
     ///
     /// # Examples
     ///
@@ -407,6 +424,8 @@ impl Builder {
         let values = self.value_retention.map_or(0, |kept| kept.as_millis() as u64);
         let keeping = Keeping { retention, gap, terms, values };
         let layout = Layout::new(&self.prefix, database, keeping)?;
+        let routed = matches!(target, Target::Cluster(_));
+        let records = layout.records(routed);
         let settings = Settings {
             protocol: self.protocol_of(&target),
             origin: Origin::Server(Arc::new(target.server().clone())),
@@ -414,7 +433,7 @@ impl Builder {
             connect_timeout: self.connect_timeout,
             telling: Telling::new(self.observers.clone()),
             terms,
-            quarantine: self.data_quarantine.map(|longest| Quarantine::new(longest, layout.data())),
+            quarantine: self.data_quarantine.map(|longest| Quarantine::new(longest, records)),
             #[cfg(feature = "tls")]
             tls: Arc::new(self.tls_of(&target)?),
         };
@@ -423,7 +442,7 @@ impl Builder {
             release_messages: self.release_messages,
             tracking: self.tracking,
             keeping: keeping.gapless(),
-            routed: matches!(target, Target::Cluster(_)),
+            routed,
         };
         let named = layout.clone();
         let draw_inbox = Arc::new(move || draw_inbox(&named));
@@ -460,11 +479,6 @@ impl Builder {
         }
         if self.tracking && self.protocol_of(target) == Protocol::Resp2 {
             return Err(invalid("tracking needs RESP3"));
-        }
-        if self.data_quarantine.is_some() && matches!(target, Target::Cluster(_)) {
-            return Err(invalid(
-                "a server of a cluster cannot sit out after a loss of its data: its record would move with its slot",
-            ));
         }
         Ok(())
     }

@@ -5,9 +5,9 @@ use lock_core::{Error, ErrorKind, Key};
 use super::{LABELS, Layout};
 
 /// The ends of the keys beside a lock, in this version, in earlier ones and in later ones.
-const ENDINGS: [&[u8]; 11] = [
+const ENDINGS: [&[u8]; 12] = [
     b"fence", b"state", b"queue", b"slots", b"places", b"holders", b"grants", b"limit", b"cell",
-    b"value", b"marker",
+    b"value", b"marker", b"data",
 ];
 
 impl Layout {

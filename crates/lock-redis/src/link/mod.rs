@@ -107,19 +107,40 @@ impl Link {
             Some(live) => live,
             None => self.connected_for(call.script().verb()).await.map_err(Failure::Unsent)?,
         };
-        if let Some(quarantine) = &self.settings().quarantine
-            && scripts::asks(call.script())
-        {
-            live.has_recalled(quarantine).await?;
+        match &self.settings().quarantine {
+            Some(quarantine) => self.run_with_data(quarantine, &live, call).await,
+            None => live.run(call).await,
         }
-        live.run(call).await
     }
 
-    /// Ends the quarantine of the server's data, if servers sit out at all.
-    pub(crate) async fn end_quarantine(&self) -> Result<(), Failure> {
+    /// Calls a script, unless it asks for a lease of which the server may have forgotten the former one.
+    async fn run_with_data(
+        &self,
+        quarantine: &Quarantine,
+        live: &Live,
+        call: Call,
+    ) -> Result<Answer, Failure> {
+        let Some(record) = quarantine.record_for(&call) else { return live.run(call).await };
+        if scripts::asks(call.script()) {
+            live.has_recalled(quarantine, record).await?;
+        }
+        let outcome = live.run(call).await;
+        match &outcome {
+            Ok(answer) => live.recall().ran(record, answer.sent),
+            Err(Failure::Moved(..) | Failure::Asks(..) | Failure::Moving(_)) => {
+                let lives = &self.lock().lives;
+                lives.iter().for_each(|(_, live)| live.recall().forget(record));
+            }
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    /// Ends the quarantine of the server's data, as far as this record counts, if servers sit out at all.
+    pub(crate) async fn end_quarantine(&self, record: u16) -> Result<(), Failure> {
         let live = self.connected().await.map_err(Failure::Unsent)?;
         match &self.settings().quarantine {
-            Some(quarantine) => live.end_quarantine(quarantine).await,
+            Some(quarantine) => live.end_quarantine(quarantine, record).await,
             None => Ok(()),
         }
     }

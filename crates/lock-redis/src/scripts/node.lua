@@ -11,18 +11,10 @@
 --   longest     the longest lease, in ms, that any client named in the quarantine or in an earlier record
 --   begun       when the quarantine began, in ms by this server's clock; or `-` if no clock may end it
 
-local FORM = '^([%x+]+) (%x+) ([%d-]+) ([%x-]+) (%d+) ([%d-]+)$'
+local FORM, SHOWN = '^([%x+]+) (%x+) ([%d-]+) ([%x-]+) (%d+) ([%d-]+)$', '%s %s %s %s %.0f %s'
 
 -- The terms of the client, for the record of a quarantine.
 local SEED, MEMBERS, LONGEST, ENDING = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-
-local function write_record(record, before, ...)
-  local text = string.format('%s %s %s %s %.0f %s', ...)
-  if text ~= before then
-    call('SET', record, text)
-  end
-  return text
-end
 
 -- The record of this run, under these terms. A record that is absent, belongs to another run or has an earlier form is
 -- replaced by that of a new quarantine, and so is every record if the quarantine is to begin anew. A quarantine ends
@@ -33,30 +25,25 @@ local function standing(record, anew)
   if not run then
     return nil, problem
   end
-  local text = call('GET', record)
-  local known, quarantine, most, members, longest, begun = string.match(text or '', FORM)
+  local text, known, quarantine, most, members, longest, begun = read_record(record, FORM)
   if text and not known and not string.match(text, '^[%x+]+ %x+ [%d-]+$') then
     return nil, 'LOCKNODE the key of its standing holds something else'
   end
-  local time = call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local now, time = present_time()
+  begun = tonumber(begun)
   if known ~= run or anew then
     quarantine = redis.sha1hex(table.concat({ SEED, run, time[1], time[2] }, ' '))
     longest = math.max(LONGEST, tonumber(longest) or 0)
     -- A restart ends no membership.
     members = not anew and members or MEMBERS
-    most, begun = '-', ENDING ~= 'n' and string.format('%.0f', now) or '-'
+    most, begun = '-', ENDING ~= 'n' and now or nil
   elseif most == '-' then
     longest = math.max(LONGEST, longest)
-    local since = tonumber(begun)
-    if ENDING == 'n' or not since then
-      begun = '-'
-    elseif now < since then
-      begun = string.format('%.0f', now)
-    elseif ENDING == 'c' and now - since >= 2 * longest then
-      most = string.format('%.0f', longest)
+    begun = ENDING ~= 'n' and since(begun, now) or nil
+    if begun and ENDING == 'c' and now - begun >= 2 * longest then
+      most = shown(longest)
     end
   end
-  return write_record(record, text, run, quarantine, most, members, longest, begun)
+  return write_record(record, text, SHOWN, run, quarantine, most, members, longest, shown(begun))
 end
 

@@ -6,9 +6,13 @@
 --   most     how long the server sits out, in ms, by the client with the longest leases
 --   begun    since when it sits out, in ms by this server's clock; or `-`
 --
+-- In a cluster there is a record for each slot. It moves with its slot, and says nothing about another server: the slot
+-- sits out there.
+--
 -- KEYS[1]  the record
 -- ARGV[1]  how long the server sits out if it has forgotten leases, in ms
 -- ARGV[2]  `i` if an operator says that no lease lives that this server may have forgotten; or empty
+-- ARGV[3]  `s` if the record is that of a slot; or empty
 --
 -- Replies with the time in ms for which it still sits out, or 0.
 

@@ -4,6 +4,6 @@ if not text then
 end
 local run, quarantine, most, members, longest, begun = string.match(text, FORM)
 if members == ARGV[5] then
-  return write_record(KEYS[1], text, run, quarantine, most, MEMBERS, longest, begun)
+  return write_record(KEYS[1], text, SHOWN, run, quarantine, most, MEMBERS, longest, begun)
 end
 return text

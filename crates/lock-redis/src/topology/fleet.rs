@@ -101,6 +101,11 @@ impl Fleet {
         }
     }
 
+    /// Whether the servers form a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.roster().is_some()
+    }
+
     /// All servers that have keys, and the number of slots that they serve, if they form a cluster.
     ///
     /// # Errors

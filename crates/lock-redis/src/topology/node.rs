@@ -8,7 +8,7 @@ use crate::batch::Batches;
 use crate::commit::{Committers, Marker, Wish};
 use crate::hub::{Channel, Hub, Inbox, Listening, Registry};
 use crate::keys::Names;
-use crate::link::{Answer, Link, Settings};
+use crate::link::{Answer, Link, Quarantine, Settings};
 use crate::wire::{Call, Failure};
 
 /// One server: the way to it, the messages from it, and the requests to it that begin together.
@@ -116,9 +116,11 @@ impl Site {
         &self.node.hub
     }
 
-    /// Whether a grant is to be confirmed.
+    /// Whether a grant that is pushed is only a reason to ask: for the commit, or because its server may have forgotten the
+    /// leases of a slot.
     pub(crate) fn confirms(&self) -> bool {
-        self.wish.is_some()
+        let quarantine = &self.link().settings().quarantine;
+        self.wish.is_some() || quarantine.as_ref().is_some_and(Quarantine::is_by_slot)
     }
 
     /// The inbox for messages about the lock of a request; `None` if this client does not watch the lock. If the request

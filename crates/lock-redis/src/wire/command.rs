@@ -133,6 +133,16 @@ impl Call {
         self.keys
     }
 
+    /// The first of these keys, if there is one.
+    pub(crate) fn first_key(&self) -> Option<&[u8]> {
+        /// The command, the script and the number of the keys.
+        const BEFORE: usize = 3;
+        match self.command.args_iter().nth(BEFORE) {
+            Some(Arg::Simple(key)) if self.keys > 0 => Some(key),
+            _ => None,
+        }
+    }
+
     /// Adds an argument.
     pub(crate) fn bytes(&mut self, argument: &[u8]) -> &mut Self {
         self.command.write_arg(argument);
@@ -299,6 +309,15 @@ mod tests {
                 let begin = beginning(by).map(|word| word.as_bytes().to_vec());
                 assert_eq!(words(&call), [&begin[..], &arguments(number)].concat());
             }
+        }
+    }
+
+    #[test]
+    fn the_first_key_is_no_other_argument() {
+        for (keys, first) in [(0, None), (1, Some(&b"key"[..])), (2, Some(b"key"))] {
+            let mut call = Call::new(&RENEW, keys, 0);
+            call.bytes(b"key").number(7);
+            assert_eq!(call.first_key(), first);
         }
     }
 

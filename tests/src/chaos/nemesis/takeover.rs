@@ -27,12 +27,9 @@ impl<'a> Takeover<'a> {
         match step.fault {
             Fault::FailOver => site.promote(replica),
             Fault::KillPrimary => site.kill(primary),
-            Fault::CutAndFailOver => site.cut(primary),
+            Fault::CutAndFailOver => site.keep_cut(primary, true),
             Fault::PausePrimary => site.stop(primary),
-            Fault::PartitionPrimary => {
-                links(stage, step, |link| link.begin(number, Fault::Partition, step.how));
-                site.part(primary, true);
-            }
+            Fault::PartitionPrimary => part(stage, number, primary),
             _ => return false,
         }
         true
@@ -47,13 +44,25 @@ impl<'a> Takeover<'a> {
     pub(super) fn end(&mut self, stage: &Stage, number: usize) {
         let (site, step) = (stage.site(), &stage.plan().steps[number]);
         if let Some((primary, replica)) = self.victim.take() {
-            if step.fault == Fault::CutAndFailOver {
+            let lives = step.fault == Fault::CutAndFailOver && !step.workers.is_empty();
+            if lives {
+                // The holder of that lock goes on.
+                site.differ(primary, replica, false);
+                part(stage, number, primary);
+            } else if step.fault == Fault::CutAndFailOver {
                 site.force(primary, replica);
             }
             site.replaced(primary, replica);
             match step.fault {
                 Fault::PausePrimary => site.cont(primary),
                 Fault::KillPrimary => site.revive(primary),
+                Fault::CutAndFailOver if lives => {
+                    let next = site.primaries()[0];
+                    site.differ(primary, next, true);
+                    site.part(primary, false);
+                    site.keep_cut(primary, false);
+                    links(stage, step, |link| link.end(number));
+                }
                 Fault::CutAndFailOver => site.reunite(primary),
                 Fault::PartitionPrimary => {
                     site.part(primary, false);
@@ -65,6 +74,13 @@ impl<'a> Takeover<'a> {
         site.settle();
         self.turn = None;
     }
+}
+
+/// Parts a primary from sentinels and replicas, and some workers from the sentinels.
+fn part(stage: &Stage, number: usize, primary: usize) {
+    let step = &stage.plan().steps[number];
+    links(stage, step, |link| link.begin(number, Fault::Partition, step.how));
+    stage.site().part(primary, true);
 }
 
 /// The links of some workers to all sentinels.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Link;
 use super::rights::{self, rules};
@@ -140,9 +140,34 @@ impl Site {
         }
     }
 
-    /// Keeps replicas from a server.
-    pub(in crate::chaos) fn cut(&self, server: usize) {
-        self.servers()[server].keep_from_replicas(true);
+    /// Keeps replicas from a server, or ends that.
+    pub(in crate::chaos) fn keep_cut(&self, server: usize, cut: bool) {
+        self.servers()[server].keep_from_replicas(cut);
+    }
+
+    /// Waits until a lock is held at a server, and by no owner, or another one, at the other server. `false` if that does not
+    /// happen for a while: with confirmation no grant counts.
+    pub(in crate::chaos) fn differ(&self, here: usize, there: usize, others: bool) -> bool {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if self.differ_now(here, there, others) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether a lock is held at both servers by `others`, or otherwise at the first server alone.
+    fn differ_now(&self, here: usize, there: usize, others: bool) -> bool {
+        let [here, there] = [here, there].map(|at| self.servers()[at]);
+        let locks = here.keys("lock:{*}").into_iter().filter(|it| it.ends_with('}'));
+        let holders = |lock: String| [here, there].map(|server| server.cli(&["GET", &lock]));
+        locks.map(holders).any(|holders| match holders {
+            [Value::Text(one), Value::Text(other)] => others && one != other,
+            [Value::Text(_), _] => !others,
+            _ => false,
+        })
     }
 
     /// Has a replica take over from a primary that it has lost. Sentinels would not promote such a replica for an operator.
@@ -153,10 +178,10 @@ impl Site {
         }
     }
 
-    /// Ends what [`cut`](Self::cut) and [`force`](Self::force) have done to a server. One that starts again has its rights.
+    /// Ends what [`keep_cut`](Self::keep_cut) and [`force`](Self::force) have done to a server. One that starts again has its rights.
     pub(in crate::chaos) fn reunite(&self, server: usize) {
         match &self.kind {
-            Kind::Cluster(_) => self.servers()[server].keep_from_replicas(false),
+            Kind::Cluster(_) => self.keep_cut(server, false),
             Kind::Service(_) => self.revive(server),
         }
     }

@@ -5,7 +5,7 @@ use lock_core::check::{Findings, Severity};
 use super::super::facts::Facts;
 use super::super::info::Info;
 
-const REMEDY: &str = "set `appendonly yes`; or have the server sit out after a restart, with `Builder::data_quarantine`, outside a cluster; \
+const REMEDY: &str = "set `appendonly yes`; or have the server sit out after a restart, with `Builder::data_quarantine`; \
     or let nothing restart the server sooner than the longest lease; or use a quorum, whose nodes sit out as well";
 
 pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
