@@ -12,6 +12,7 @@ mod conformance;
 mod doctor;
 mod eras;
 mod failover;
+mod inboxes;
 mod laws_confirmed;
 mod logins;
 mod lost_data;

@@ -7,7 +7,7 @@ use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Released, Renew,
 use lock_redis::{Builder, Notifications, RedisBackend};
 use lock_tests::{ClusterNode, RedisCluster, RedisServer, SOON, Sentinels, eventually, soon};
 
-use crate::support::{claim, long};
+use crate::support::{Waiter, claim, long};
 
 const PAGE: &str = include_str!("../../crates/lock-redis/src/acl.md");
 /// No server fails.
@@ -202,4 +202,30 @@ async fn sentinels_need_to_name_the_primary() {
     works(&all).await.unwrap();
     let without: Vec<_> = all.iter().filter(|it| !it.contains("sentinel")).cloned().collect();
     assert!(without.len() < all.len() && works(&without).await.is_err());
+}
+
+#[tokio::test]
+async fn messages_to_one_server_of_a_cluster_need_their_rights() {
+    let cluster = RedisCluster::start(1, 0);
+    let server = cluster.nodes()[0].server();
+    // Those of a mutex whose waiters hear messages, and those without which no lock is granted in a cluster.
+    let mutex = table(0).into_iter().filter(|row| row[2] == "×");
+    let mut more: Vec<_> = mutex.flat_map(|row| named(&row[0])).collect();
+    more.extend([of("a cluster"), of("quarantine of terms")].concat());
+    are_needed(&of("messages to one server"), async |rights| {
+        let login = user([server], &[rights, &more].concat());
+        let [holder, waiting] =
+            [(); 2].map(|()| RedisBackend::open(cluster.url_as(&login)).unwrap());
+        let held = claim("a");
+        take(&holder, &held).await?;
+        let waiter = Waiter::queue(&waiting, claim("a")).await;
+        let before = server.commandstats().calls("spublish");
+        soon(holder.release(&held)).await.map_err(told)?;
+        give_back(&waiter.backend, &waiter.request.claim).await?;
+        match server.commandstats().calls("spublish") - before {
+            1 => Ok(()),
+            count => Err(format!("{count} messages")),
+        }
+    })
+    .await;
 }

@@ -10,7 +10,7 @@
 //! lock:{orders/42}:limit         how many permits there are, of a semaphore
 //! lock:{orders/42}:cell          the value beside the lock, if one was stored
 //! lock:{orders/42}:released@0    the channel for releases and new values, in database 0
-//! lock:inbox:0123456789abcdef…   the channel on which one client hears of its grants
+//! lock:inbox:0123456789abcdef    the channel on which one client hears of its grants; in a slot `lock:inbox:{tag}…`
 //! lock:node@0                    the server's record of its standing, in database 0
 //! lock:{%label}:0123456789       the label of a client
 //! lock:data@0                    the record by which a server that lost its data is known, in database 0

@@ -217,8 +217,9 @@
 //! - While a slot is moved key by key, an exclusive lease in it can be renewed and released. Locks in it can be taken
 //!   once it has moved.
 //! - In a cluster, the client opens a connection to each primary that has one of its locks, on first use. Each of these
-//!   connections has a channel of its own for grants, so a release knows whether the client listens. A watch follows its
-//!   slot: it subscribes at the new server, and reports `Resync`. The client learns of the new server by a redirection.
+//!   connections has a channel of its own for grants, so a release knows whether the client listens. From version 7 on,
+//!   this is a channel in a slot of that server, so that no other server gets the messages. If that slot moves, a message
+//!   takes the way through all servers until the client has chosen another slot of the server. A watch follows its slot: it subscribes at the new server, and reports `Resync`. The client learns of the new server by a redirection.
 //!   While there are watches but no requests, the client reads the map of the slots every two seconds.
 //! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest epoch
 //!   counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint: the

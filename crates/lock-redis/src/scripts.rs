@@ -40,6 +40,7 @@ macro_rules! acquire {
             "lock.lua",
             "state.lua",
             "read.lua",
+            "inbox.lua",
             "places.lua",
             "leases.lua",
             $($limit,)?
@@ -97,15 +98,16 @@ pub(crate) static VALUE_ACQUIRE: Script =
 /// Writes the value and releases an exclusive lease on a lock that no claim waits for.
 pub(crate) static VALUE_RELEASE: Script = quick!("commit": "value_quick.lua");
 /// Writes the value and releases an exclusive lease, if a claim waits.
-pub(crate) static VALUE_HAND_OVER: Script = quick!("commit": "value_on.lua", "hand_over_quick.lua");
+pub(crate) static VALUE_HAND_OVER: Script =
+    quick!("commit": "value_on.lua", "inbox.lua", "hand_over_quick.lua");
 /// For an exclusive lease. Names the lock and no other key.
 pub(crate) static QUICK_RENEW: Script = quick!("renew": "renew_quick.lua");
 /// For an exclusive lease on a lock that no claim waits for.
 pub(crate) static QUICK_RELEASE: Script = quick!("release": "release_quick.lua");
 /// For a claim behind an exclusive lease.
-pub(crate) static QUICK_WAIT: Script = quick!("acquire": "wait_quick.lua");
+pub(crate) static QUICK_WAIT: Script = quick!("acquire": "inbox.lua", "wait_quick.lua");
 /// For an exclusive lease, if a claim waits.
-pub(crate) static QUICK_HAND_OVER: Script = quick!("release": "hand_over_quick.lua");
+pub(crate) static QUICK_HAND_OVER: Script = quick!("release": "inbox.lua", "hand_over_quick.lua");
 /// For an exclusive lease, while the slot of its keys is moved.
 pub(crate) static SINGLE_RELEASE: Script = quick!("release": "release_single.lua");
 
@@ -118,6 +120,7 @@ pub(crate) static TERM_VALUE_ACQUIRE: Script =
 pub(crate) static TERM_VALUE_HAND_OVER: Script = quick_with_terms!(
     "commit": "value_on.lua",
     "term.lua",
+    "inbox.lua",
     "hand_over_term.lua",
     "hand_over_quick.lua",
     "hand_over_term_on.lua"
@@ -129,9 +132,10 @@ pub(crate) static TERM_RELEASE: Script = quick!("release": "release_term.lua");
 /// For the state alone, after [`SINGLE_RELEASE`].
 pub(crate) static NOTE_RELEASE: Script = quick!("release": "release_note.lua");
 /// As [`QUICK_WAIT`], where grants name their term.
-pub(crate) static TERM_WAIT: Script = quick!("acquire": "wait_term.lua", "wait_quick.lua");
+pub(crate) static TERM_WAIT: Script =
+    quick!("acquire": "wait_term.lua", "inbox.lua", "wait_quick.lua");
 /// As [`QUICK_HAND_OVER`], where grants name their term.
-pub(crate) static TERM_HAND_OVER: Script = quick_with_terms!("release": "term.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
+pub(crate) static TERM_HAND_OVER: Script = quick_with_terms!("release": "term.lua", "inbox.lua", "hand_over_term.lua", "hand_over_quick.lua", "hand_over_term_on.lua");
 
 /// For exclusive, shared and upgradable leases.
 pub(crate) static ACQUIRE: Script = acquire!(full [] "acquire_alone.lua");
@@ -139,7 +143,7 @@ pub(crate) static ACQUIRE: Script = acquire!(full [] "acquire_alone.lua");
 pub(crate) static ACQUIRE_WITH_VALUE: Script = acquire!(valued [] "acquire_alone.lua");
 /// For permits, and for joint leases.
 pub(crate) static ACQUIRE_COUNTED: Script = acquire!(full ["limit.lua"] "acquire_counted.lua");
-pub(crate) static ACQUIRE_TOGETHER: Script = full!("acquire": "together.lua", "keys.lua", "lock.lua", "state.lua", "places.lua", "together_on.lua");
+pub(crate) static ACQUIRE_TOGETHER: Script = full!("acquire": "together.lua", "keys.lua", "lock.lua", "state.lua", "inbox.lua", "places.lua", "together_on.lua");
 pub(crate) static RENEW: Script = full!(
     "renew": "keys.lua",
     "renew.lua",
@@ -154,13 +158,14 @@ pub(crate) static RENEW: Script = full!(
 pub(crate) static RENEW_MANY: Script =
     full!("renew": "renew_many.lua", "lock.lua", "state.lua", "many.lua", "renew_many_on.lua");
 /// For many claims that have a place in the queue of their lock.
-pub(crate) static KEEP_MANY: Script = full!("acquire": "keep_many.lua", "lock.lua", "state.lua", "places.lua", "many.lua", "keep_many_on.lua");
+pub(crate) static KEEP_MANY: Script = full!("acquire": "keep_many.lua", "lock.lua", "state.lua", "inbox.lua", "places.lua", "many.lua", "keep_many_on.lua");
 pub(crate) static RELEASE: Script = full!(
     "release": "keys.lua",
     "release.lua",
     "lock.lua",
     "state.lua",
     "read.lua",
+    "inbox.lua",
     "places.lua",
     "leases.lua",
     "queue.lua",
@@ -176,6 +181,7 @@ pub(crate) static PERMITS: Script = full!(
     "lock.lua",
     "state.lua",
     "read.lua",
+    "inbox.lua",
     "places.lua",
     "leases.lua",
     "limit.lua",
@@ -189,6 +195,7 @@ pub(crate) static FORGET: Script = full!(
     "lock.lua",
     "state.lua",
     "read.lua",
+    "inbox.lua",
     "places.lua",
     "leases.lua",
     "limit.lua",
@@ -201,6 +208,7 @@ pub(crate) static INSPECT: Script = full!(
     "lock.lua",
     "state.lua",
     "read.lua",
+    "inbox.lua",
     "places.lua",
     "leases.lua",
     "queue.lua",
@@ -217,6 +225,7 @@ pub(crate) static FORCE_RELEASE: Script = full!(
     "lock.lua",
     "state.lua",
     "read.lua",
+    "inbox.lua",
     "places.lua",
     "leases.lua",
     "queue.lua",
@@ -254,6 +263,7 @@ pub(crate) static VOTE: Script = full!(
     "state.lua",
     "vote_tokens.lua",
     "read.lua",
+    "inbox.lua",
     "places.lua",
     "vote_refused.lua",
     "leases.lua",

@@ -9,13 +9,13 @@ use lock_core::{Cell, FencingToken, OwnerToken, TokenRange};
 use super::channel::Channel;
 use super::entering::Pushed;
 
-/// The channel on which only one client listens.
+/// The channel on which only one client listens, as claims name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inbox(pub(super) Channel);
 
 impl Inbox {
     /// The number of digits that distinguish it from those of other clients.
-    const ID: usize = 16;
+    pub(super) const DIGITS: usize = 16;
 
     #[cfg(test)]
     pub(crate) fn new(channel: &[u8]) -> Self {
@@ -24,7 +24,7 @@ impl Inbox {
 
     /// Its name in the scripts: the end of the name of the channel.
     pub(crate) fn id(&self) -> &[u8] {
-        self.0.last_chunk::<{ Self::ID }>().map_or(&[], |id| id)
+        self.0.rsplit(|byte| *byte == b':').next().unwrap_or_default()
     }
 }
 

@@ -9,6 +9,8 @@ mod mailbox;
 pub(crate) mod notifications;
 mod refusal;
 mod registry;
+mod shard;
+mod sharding;
 mod subscriber;
 mod task;
 mod term;

@@ -15,6 +15,7 @@ use super::channel::{Channel, Generation, Id, Seen};
 use super::entering::Sample;
 use super::inbox::{Inbox, Message};
 use super::mailbox::Mailbox;
+use super::shard::{Shard, is_beside};
 use super::term::Term;
 use crate::wire::Push;
 
@@ -40,6 +41,14 @@ pub(crate) struct Registry {
 struct State {
     /// The channel for messages to this client alone, if it wants one. It names the term of the server.
     inbox: Option<Channel>,
+    /// The inbox in a slot, while the server sends what is published there.
+    shard: Option<Shard>,
+    /// The slot of the last one.
+    slot: Option<u16>,
+    /// The channel in a slot to which the client is subscribing.
+    sought: Option<Channel>,
+    /// Woken when the server ends that subscription.
+    shard_lost: Arc<Notify>,
     channels: HashMap<Channel, Listeners>,
     /// The watchers of each lock, by its key.
     locks: HashMap<Channel, Audience>,
@@ -71,6 +80,7 @@ impl Registry {
     pub(crate) fn hear(&self, push: Push<'_>) {
         match push {
             Push::Message { channel, payload } => self.deliver(channel, payload),
+            Push::Ended { channel } => self.lock().lose(channel),
             Push::Invalid { key } => self.lock().read_again(key),
             Push::AllInvalid => {
                 let mut state = self.lock();
@@ -85,7 +95,7 @@ impl Registry {
     /// Hands a message to all listeners.
     fn deliver(&self, channel: &[u8], payload: &[u8]) {
         let mut state = self.lock();
-        if state.inbox.as_deref() == Some(channel) {
+        if state.inbox.as_deref().is_some_and(|own| is_beside(own, channel)) {
             return state.deliver_to_us(payload);
         }
         let Some(listeners) = state.channels.get(channel) else { return };
@@ -102,7 +112,7 @@ impl Registry {
         if !state.hears_inbox || !state.locks.contains_key(lock) {
             return None;
         }
-        state.inbox.clone().map(Inbox)
+        state.named_inbox()
     }
 
     /// As [`inbox_for`](Self::inbox_for), for a request that is about to be sent. If it is to be queued, its place
@@ -117,7 +127,7 @@ impl Registry {
         if request.queue {
             audience.expect(request, confirms, Clock::boot().now());
         }
-        state.inbox.clone().map(Inbox)
+        state.named_inbox()
     }
 
     /// Whether the store has confirmed the place of a claim in the queue, and no later message ended it.
@@ -241,20 +251,54 @@ impl Registry {
         self.lock().inbox.clone()
     }
 
+    /// Notes that a subscription to the inbox in a slot begins. `false` if there is a later task.
+    pub(super) fn seek_in_slot(&self, by: Generation, shard: &Shard) -> bool {
+        let mut state = self.lock();
+        let is_latest = state.latest == by;
+        if is_latest {
+            state.sought = Some(Arc::clone(&shard.channel));
+        }
+        is_latest
+    }
+
+    /// Notes that the server has confirmed that subscription. `false` if it has ended the subscription since.
+    pub(super) fn hear_in_slot(&self, by: Generation, shard: Shard) -> bool {
+        let mut state = self.lock();
+        let is_sought = state.latest == by && state.sought.as_ref() == Some(&shard.channel);
+        if is_sought {
+            state.sought = None;
+            (state.slot, state.shard) = (Some(shard.slot), Some(shard));
+        }
+        is_sought
+    }
+
+    /// The slot of the last inbox in a slot, whichever task had it.
+    pub(super) fn last_slot(&self) -> Option<u16> {
+        self.lock().slot
+    }
+
+    /// Whether the server sends what is published on the inbox in a slot.
+    pub(super) fn hears_in_slot(&self) -> bool {
+        self.lock().shard.is_some()
+    }
+
     /// Notes the term of the server that sends messages from now on.
     pub(super) fn begin_term(&self, by: Generation, term: Term) {
         let mut state = self.lock();
         if state.latest == by {
+            state.shard = None;
             state.inbox = state.inbox.take().map(|inbox| term.name(&inbox).into());
         }
     }
 
-    /// Starts the time of another task, which has heard nothing yet.
-    pub(super) fn take_over(&self) -> Generation {
+    /// Starts the time of another task, which has heard nothing yet. It is woken when the server ends the subscription to
+    /// the inbox in a slot.
+    pub(super) fn take_over(&self) -> (Generation, Arc<Notify>) {
         let mut state = self.lock();
         state.latest += 1;
         state.hear_nothing();
-        state.latest
+        state.shard_lost = Arc::default();
+        (state.latest, Arc::clone(&state.shard_lost))
     }
 
     /// Notes that the server has confirmed the subscriptions to these channels.
@@ -326,8 +370,23 @@ impl State {
         }
     }
 
+    /// The inbox that claims name: the one in a slot, if there is one.
+    fn named_inbox(&self) -> Option<Inbox> {
+        let named = self.shard.as_ref().map(|shard| &shard.named);
+        named.or(self.inbox.as_ref()).cloned().map(Inbox)
+    }
+
+    /// Notes that the server has ended a subscription in a slot.
+    fn lose(&mut self, channel: &[u8]) {
+        self.sought.take_if(|sought| **sought == *channel);
+        if self.shard.take_if(|shard| *shard.channel == *channel).is_some() {
+            self.shard_lost.notify_one();
+        }
+    }
+
     fn hear_nothing(&mut self) {
         self.hears_inbox = false;
+        (self.shard, self.sought) = (None, None);
         self.changed.clear();
         if let Some(reader) = self.reader.take() {
             reader.notify_one();

@@ -9,6 +9,7 @@ use super::channel::{Channel, Generation};
 use super::listening::Listening;
 use super::notifications;
 use super::registry::Registry;
+use super::shard::Shard;
 use super::term::Term;
 use super::tracking::{self, Tracking};
 use crate::link::{Dedicated, Link, Live};
@@ -37,6 +38,16 @@ pub(super) struct Sources {
     pub(super) releases: bool,
     pub(super) keyspace: bool,
     pub(super) tracking: bool,
+}
+
+/// What came of a subscription to the inbox in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InSlot {
+    Heard,
+    /// The server does not have the slot, or does not serve it now.
+    Elsewhere,
+    /// The server or the user has no such channels.
+    Refused,
 }
 
 impl Subscriber {
@@ -110,6 +121,37 @@ impl Subscriber {
             }
         }
         Ok(refused)
+    }
+
+    /// Subscribes to the inbox in a slot, under both of its names.
+    ///
+    /// # Errors
+    ///
+    /// The connection is of no more use.
+    pub(super) async fn subscribe_in_slot(&self, shard: &Shard) -> Result<InSlot, Error> {
+        if self.dedicated.is_some() {
+            return Ok(InSlot::Refused);
+        }
+        let named = std::slice::from_ref(&shard.named);
+        let (in_slot, refused) =
+            tokio::join!(self.live.subscribe_in_slot(&shard.channel), self.subscribe(named));
+        let is_refused = !refused?.is_empty();
+        match in_slot {
+            Ok(()) => Ok(if is_refused { InSlot::Refused } else { InSlot::Heard }),
+            Err(Failure::Moved(..) | Failure::Moving(_) | Failure::Later(_)) => {
+                Ok(InSlot::Elsewhere)
+            }
+            Err(failure) => match failure.into_error() {
+                // No answer is as good as a refusal: the server has confirmed the other subscription.
+                error if is_of_connection(error.kind()) && error.kind() != ErrorKind::Timeout => {
+                    Err(error)
+                }
+                error => {
+                    tracing::debug!(%error, "messages for this client go to all servers of the cluster");
+                    Ok(InSlot::Refused)
+                }
+            },
+        }
     }
 
     /// Starts to track locks, if the server supports that. Returns one entry for each lock: the failure if another

@@ -14,8 +14,10 @@ use super::listening::Listening;
 use super::mailbox::{Keeper, Mailbox};
 use super::refusal::{InboxState, Refusal};
 use super::registry::{Registry, Topic};
+use super::sharding::Sharding;
 use super::subscriber::{Sources, Subscriber};
 use crate::link::{Link, Respite};
+use crate::slot;
 use crate::wire::Failure;
 
 /// The commands for the task.
@@ -58,6 +60,7 @@ pub(super) struct Task {
     respite: Respite,
     refusal: Option<Refusal>,
     inbox: InboxState,
+    sharding: Sharding,
 }
 
 #[derive(Debug)]
@@ -75,9 +78,10 @@ impl Task {
         listening: Listening,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
+        let (generation, shard_lost) = registry.take_over();
         Self {
             link,
-            generation: registry.take_over(),
+            generation,
             registry,
             listening,
             commands,
@@ -89,6 +93,7 @@ impl Task {
             respite: Respite::default(),
             refusal: None,
             inbox: InboxState::Untried,
+            sharding: Sharding::new(listening.routed, shard_lost),
         }
     }
 
@@ -103,6 +108,7 @@ impl Task {
                 },
                 () = ended(self.subscriber.as_ref()) => drop(self.hang_up()),
                 () = time::sleep(self.respite.remaining()), if orphaned => {}
+                () = self.sharding.due(), if self.subscriber.is_some() => {}
             }
             while let Ok(command) = self.commands.try_recv() {
                 self.note(command);
@@ -140,6 +146,9 @@ impl Task {
                 Ok(()) => self.respite.reset(),
                 Err(error) => return self.refused(error),
             }
+        }
+        if let Err(error) = self.seek_slot().await {
+            return self.refused(error);
         }
         if let Err(error) = self.admit().await {
             return self.refused(error);
@@ -186,6 +195,21 @@ impl Task {
         }
         for member in self.members.values() {
             member.keeper.0.post(Hint::Resync);
+        }
+        Ok(())
+    }
+
+    /// Makes the inbox one in a slot of the server, if there can be one.
+    async fn seek_slot(&mut self) -> Result<(), Error> {
+        let Some(subscriber) = &self.subscriber else { return Ok(()) };
+        let joining = self.joining.iter().map(|join| &join.lock);
+        let locks = joining.chain(self.members.values().map(|member| &member.lock));
+        let slots = self.sharding.due_slots(&self.registry, locks.map(|lock| slot::slot(lock)));
+        let is_another =
+            self.sharding.seek(subscriber, &self.registry, self.generation, slots).await?;
+        // Claims that name the former one are heard, but each message to them costs more.
+        if is_another {
+            self.members.values().for_each(|member| member.keeper.0.post(Hint::Resync));
         }
         Ok(())
     }
@@ -345,6 +369,7 @@ impl Task {
     fn hang_up(&mut self) -> Option<Subscriber> {
         self.registry.disconnect(self.generation);
         self.inbox = InboxState::Untried;
+        self.sharding.hang_up();
         self.subscriber.take()
     }
 

@@ -157,6 +157,13 @@ impl Live {
         self.ask(pin!(loading)).await.map(drop)
     }
 
+    /// Subscribes to a channel of a slot, up to the time limit.
+    pub(crate) async fn subscribe_in_slot(&self, channel: &[u8]) -> Result<(), Failure> {
+        let subscribing =
+            async { self.connection.subscribe_in_slot(channel).await.map(|()| Reply::Nil) };
+        self.ask(pin!(subscribing)).await.map(drop)
+    }
+
     async fn ask(
         &self,
         request: Pin<&mut impl Future<Output = Result<Reply, Failure>>>,

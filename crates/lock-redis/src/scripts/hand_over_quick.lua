@@ -84,13 +84,12 @@ call('PEXPIRE', KEYS[1], lease)
 local last = (micros - 1577836800000000) * 4
 local latest = (clock - 1577836800000000) * 4 - (tonumber(sign) or 0)
 local range = string.format('%.0f %.0f', math.max(latest, last - math.min(count, 40000)) + 1, last)
-local channel = string.match(KEYS[2], '^[^{]*') .. 'inbox:'
 local granted = 'granted ' .. owner .. ' ' .. range .. ' ' .. lease .. ' ' .. micros
 if ARGV[8] then
-  redis.pcall('PUBLISH', channel .. inbox, 'value ' .. owner .. ' ' .. micros .. ' ' .. ARGV[8])
+  publish(inbox, 'value ' .. owner .. ' ' .. micros .. ' ' .. ARGV[8])
 end
-local heard = redis.pcall('PUBLISH', channel .. inbox, granted .. (waits and ' 1 ' or ' 0 ') .. KEYS[1])
-if heard == 0 or type(heard) ~= 'number' then
+local heard = publish(inbox, granted .. (waits and ' 1 ' or ' 0 ') .. KEYS[1])
+if not heard or heard == 0 then
   call('SETRANGE', KEYS[1], '0', ARGV[1])
   call('SET', KEYS[2], state, 'PX', lease + ARGV[2])
   -- The client has gone, or has not subscribed at this server yet, or this user may not publish.
@@ -104,6 +103,6 @@ end
 -- The turn of the second claim could come when that lease ends, if its holder stays silent.
 local asks, their = string.match(second and places[2] or '', '^%d+ (%d+) %S+ %d+ %d+ (%x+)')
 if asks and asks - now > tonumber(lease) then
-  redis.pcall('PUBLISH', channel .. their, 'next ' .. string.sub(second, 3) .. ' ' .. lease .. ' ' .. KEYS[1])
+  publish(their, 'next ' .. string.sub(second, 3) .. ' ' .. lease .. ' ' .. KEYS[1])
 end
 return next_name and ARGV[7] .. ' q ' .. lease .. ' ' .. micros or ARGV[7]

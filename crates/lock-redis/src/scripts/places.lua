@@ -31,12 +31,6 @@ local function is_of_this_term(inbox)
   return not history or string.sub(history, 1, 6) == term
 end
 
--- Publishes a message on an inbox. Returns how many clients heard it, or nothing if this user may not publish.
-local function publish(inbox, text)
-  local channel = string.match(KEYS[2], '^[^{]*') .. 'inbox:' .. (inbox or '')
-  return tonumber(redis.pcall('PUBLISH', channel, text))
-end
-
 -- Tells a client of the grant to its claim, and whether other claims wait. Returns as `publish` does.
 local function tell_of_grant(name, inbox, range, lease, wanted)
   local owner = string.match(name, '[^:]+$')

@@ -63,6 +63,6 @@ if not is_flagged then
 end
 local inbox = length == 0 and string.match(state, ' i(%x+)')
 if inbox then
-  redis.pcall('PUBLISH', string.match(KEYS[2], '^[^{]*') .. 'inbox:' .. inbox, 'wanted ' .. KEYS[1])
+  publish(inbox, 'wanted ' .. KEYS[1])
 end
 return ARGV[6] .. string.format(' q %.0f ', left) .. micros

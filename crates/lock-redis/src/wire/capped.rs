@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use super::ended::Kind;
 use super::through::writes_through;
 
 /// The most bytes of one reply or message: far more than the replies about locks have. But a foreign value at
@@ -41,7 +42,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Capped<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        Poll::Ready(self.meter.read(&buffer.filled()[before..]))
+        Poll::Ready(self.meter.read(&mut buffer.filled_mut()[before..]))
     }
 }
 
@@ -65,17 +66,21 @@ struct Meter {
     head: Vec<u8>,
     /// The latest byte of that line, if there is one yet.
     last: Option<u8>,
+    /// Which kind of push the present reply is, as far as that matters.
+    kind: Kind,
 }
 
 impl Meter {
     fn new(most: u64) -> Self {
-        Self { most, taken: 0, to_come: 0, text: 0, head: Vec::new(), last: None }
+        let (head, kind) = (Vec::new(), Kind::default());
+        Self { most, taken: 0, to_come: 0, text: 0, head, last: None, kind }
     }
 
-    fn read(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Reads the bytes that have come, and [renames](Kind::rename) the pushes that the crate would misread.
+    fn read(&mut self, mut bytes: &mut [u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let count = if self.text > 0 { self.skip_text(bytes) } else { self.read_line(bytes)? };
-            bytes = &bytes[count..];
+            bytes = &mut bytes[count..];
             if self.taken > self.most {
                 return Err(invalid("a reply is too long"));
             }
@@ -83,8 +88,9 @@ impl Meter {
         Ok(())
     }
 
-    fn skip_text(&mut self, bytes: &[u8]) -> usize {
+    fn skip_text(&mut self, bytes: &mut [u8]) -> usize {
         let count = self.text.min(bytes.len() as u64);
+        self.kind.rename(&mut bytes[..count as usize]);
         self.text -= count;
         self.taken += count;
         if self.text == 0 {
@@ -117,8 +123,9 @@ impl Meter {
 
     fn begin_value(&mut self) -> io::Result<()> {
         self.taken += EACH;
-        self.to_come = self.to_come.max(1);
         let sign = self.head.first().copied();
+        self.kind.begin(&self.head, self.to_come > 0);
+        self.to_come = self.to_come.max(1);
         match sign {
             // There is no text, or no array.
             Some(b'$' | b'*') if self.head[1..] == *b"-1\r\n" => self.end_value(),
@@ -166,6 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::ended::ENDED;
 
     const LITTLE: u64 = 1 << 15;
 
@@ -175,7 +183,7 @@ mod tests {
         let mut bytes = [begin, &more.repeat(64)].concat();
         let mut read = 0;
         while read < 3 * LITTLE {
-            if meter.read(&bytes).is_err() {
+            if meter.read(&mut bytes).is_err() {
                 return false;
             }
             read += bytes.len() as u64;
@@ -236,18 +244,20 @@ mod tests {
                 "-01",
             ] {
                 let line = format!("{sign}{length}\r\n");
-                let error = Meter::new(LITTLE).read(line.as_bytes()).unwrap_err();
+                let error = Meter::new(LITTLE).read(&mut line.as_bytes().to_vec()).unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{line:?}");
                 // In pieces of any size.
                 let mut meter = Meter::new(LITTLE);
-                let outcome = line.as_bytes().chunks(1).try_for_each(|piece| meter.read(piece));
+                let outcome =
+                    line.as_bytes().chunks(1).try_for_each(|it| meter.read(&mut it.to_vec()));
                 assert!(outcome.is_err(), "{line:?}");
             }
-            let is_none = Meter::new(LITTLE).read(format!("{sign}-1\r\n").as_bytes()).is_ok();
+            let mut none = format!("{sign}-1\r\n").into_bytes();
+            let is_none = Meter::new(LITTLE).read(&mut none).is_ok();
             assert_eq!(is_none, "$*".contains(sign), "{sign}");
         }
         for line in ["\r\n", "x\r\n", "7\r\n", "\n\r\n"] {
-            assert!(Meter::new(LITTLE).read(line.as_bytes()).is_err(), "{line:?}");
+            assert!(Meter::new(LITTLE).read(&mut line.as_bytes().to_vec()).is_err(), "{line:?}");
         }
     }
 
@@ -308,6 +318,42 @@ mod tests {
         })
     }
 
+    /// The bytes as the crate reads them, if they come in pieces of this size.
+    fn handed_on(bytes: &str, piece: usize) -> String {
+        let (mut bytes, mut meter) = (bytes.as_bytes().to_vec(), Meter::new(LITTLE));
+        bytes.chunks_mut(piece).for_each(|piece| meter.read(piece).unwrap());
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn news_that_a_subscription_has_ended_has_another_name() {
+        let said = "$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n";
+        let (news, told) = (format!(">3\r\n{said}"), said.replace("sunsubscribe", ENDED));
+        for piece in 1..news.len() + 2 {
+            for before in ["", "+OK\r\n", "*2\r\n:1\r\n$1\r\na\r\n", &news] {
+                let read = handed_on(&format!("{before}{news}:7\r\n"), piece);
+                assert_eq!(read, format!("{}>3\r\n{told}:7\r\n", before.replace(said, &told)));
+            }
+        }
+    }
+
+    #[test]
+    fn everything_else_keeps_its_name() {
+        for other in [
+            ">3\r\n$12\r\npunsubscribe\r\n$1\r\na\r\n:0\r\n",
+            ">3\r\n$12\r\nsunsubscribd\r\n$12\r\nsunsubscribe\r\n:0\r\n",
+            ">3\r\n$7\r\nmessage\r\n$12\r\nsunsubscribe\r\n$12\r\nsunsubscribe\r\n",
+            "*3\r\n$12\r\nsunsubscribe\r\n$1\r\na\r\n:0\r\n",
+            "*1\r\n>1\r\n$12\r\nsunsubscribe\r\n",
+            ">0\r\n$12\r\nsunsubscribe\r\n",
+            "$12\r\nsunsubscribe\r\n",
+        ] {
+            for piece in 1..other.len() + 1 {
+                assert_eq!(handed_on(other, piece), other);
+            }
+        }
+    }
+
     proptest! {
         /// In pieces of any size.
         #[test]
@@ -315,7 +361,7 @@ mod tests {
             let mut bytes = Vec::new();
             values.iter().for_each(|value| value.write(&mut bytes));
             let mut meter = Meter::new(LITTLE);
-            for piece in bytes.chunks(piece) {
+            for piece in bytes.chunks_mut(piece) {
                 meter.read(piece).unwrap();
             }
             prop_assert_eq!((meter.taken, meter.to_come, meter.text), (0, 0, 0));
@@ -323,9 +369,9 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_reply_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn what_is_no_reply_does_no_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let mut meter = Meter::new(LITTLE);
-            let _ = meter.read(&bytes);
+            let _ = meter.read(&mut bytes);
         }
     }
 }

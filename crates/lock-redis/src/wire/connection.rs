@@ -6,11 +6,15 @@ use std::sync::Arc;
 
 use lock_core::Error;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisResult, RedisWrite as _,
+    Value,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::capped::Capped;
 use super::command::{Number, Prefix};
+use super::ended::ENDED;
 use super::failure::{astray, broken, gone_wrong, no_greeting, refused};
 use super::refusal::not_loaded;
 use super::script::Script;
@@ -35,6 +39,8 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) enum Push<'a> {
     /// A message on a channel.
     Message { channel: &'a [u8], payload: &'a [u8] },
+    /// The server has lost the slot of a channel, and so ended the subscription.
+    Ended { channel: &'a [u8] },
     /// A key that a [tracked](Call::tracked) call has read may have another value.
     Invalid { key: &'a [u8] },
     /// All keys may have other values, and none is tracked any more.
@@ -226,6 +232,24 @@ impl Connection {
         outcome.map_err(|error| broken(&Sent::login(&self.endpoint), error).into_error())
     }
 
+    /// Subscribes to a channel of a slot, and returns once the server has confirmed it. RESP3 only.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Moved`] if another server has the slot, [`Failure::NoCommand`] if the server knows no such channels.
+    pub(crate) async fn subscribe_in_slot(&self, channel: &[u8]) -> Result<(), Failure> {
+        let mut command = Command::words(&["SSUBSCRIBE"]).0;
+        command.write_arg(channel);
+        let sent = || Sent::command(&self.endpoint, &command);
+        match self.send(&command).await.map_err(|error| broken(&sent(), error))? {
+            Value::Push { kind: PushKind::SSubscribe, data } if matches!(&data[..], [Value::BulkString(it), ..] if it == channel) => {
+                Ok(())
+            }
+            Value::ServerError(error) => Err(refused(&sent(), &error)),
+            _ => Err(astray(&self.endpoint.address)),
+        }
+    }
+
     /// Ends subscriptions. RESP3 only.
     pub(crate) async fn unsubscribe(&self, channels: &[Arc<[u8]>]) -> Result<(), Error> {
         let outcome = self.inner.clone().unsubscribe(names(channels)).await;
@@ -278,8 +302,12 @@ pub(super) fn names(channels: &[Arc<[u8]>]) -> Vec<&[u8]> {
 
 fn deliver(push: &PushInfo, on_push: &impl Fn(Push<'_>)) {
     match (&push.kind, push.data.as_slice()) {
-        (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) => {
-            on_push(Push::Message { channel, payload });
+        (
+            PushKind::Message | PushKind::SMessage,
+            [Value::BulkString(channel), Value::BulkString(payload)],
+        ) => on_push(Push::Message { channel, payload }),
+        (PushKind::Other(kind), [Value::BulkString(channel), ..]) if kind == ENDED => {
+            on_push(Push::Ended { channel });
         }
         (PushKind::Invalidate, [Value::Array(keys)]) => {
             for key in keys {
@@ -362,14 +390,18 @@ mod tests {
             prop_assert!(said(number, value).is_err());
         }
 
-        /// Whatever is pushed, only messages of two strings, and keys, are handed on.
+        /// Whatever is pushed, only messages of two strings, ends of subscriptions, and keys, are handed on.
         #[test]
-        fn of_pushes_only_messages_and_invalid_keys_are_heard(push in garbage::pushes()) {
+        fn of_pushes_only_messages_ends_and_invalid_keys_are_heard(push in garbage::pushes()) {
             let heard = RefCell::new(Vec::new());
             deliver(&push, &|push: Push<'_>| heard.borrow_mut().push(format!("{push:?}")));
             let meant: Vec<String> = match (&push.kind, &push.data[..]) {
-                (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) => {
-                    vec![format!("{:?}", Push::Message { channel, payload })]
+                (
+                    PushKind::Message | PushKind::SMessage,
+                    [Value::BulkString(channel), Value::BulkString(payload)],
+                ) => vec![format!("{:?}", Push::Message { channel, payload })],
+                (PushKind::Other(kind), [Value::BulkString(channel), ..]) if kind == ENDED => {
+                    vec![format!("{:?}", Push::Ended { channel })]
                 }
                 (PushKind::Invalidate, [Value::Nil]) => vec![format!("{:?}", Push::AllInvalid)],
                 (PushKind::Invalidate, [Value::Array(keys)]) => {

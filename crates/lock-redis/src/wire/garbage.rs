@@ -7,6 +7,7 @@ use proptest::sample::select;
 use redis::{PushInfo, PushKind, Value, VerbatimFormat};
 
 use super::Reply;
+use super::ended::ENDED;
 
 /// The words in replies of scripts, and similar words.
 const WORDS: [&[u8]; 36] = [
@@ -128,6 +129,7 @@ fn kinds() -> impl Strategy<Value = PushKind> {
     select(vec![
         PushKind::Disconnection,
         PushKind::Other("odd".into()),
+        PushKind::Other(ENDED.into()),
         PushKind::Invalidate,
         PushKind::Message,
         PushKind::PMessage,

@@ -3,6 +3,7 @@
 mod capped;
 mod command;
 mod connection;
+mod ended;
 mod failure;
 #[cfg(test)]
 pub(crate) mod garbage;

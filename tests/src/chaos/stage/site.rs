@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How long the sentinels wait for a silent primary.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The rights that a client needs here in addition.
-const MORE: &str = "+role +cluster|slots +asking +wait";
+const MORE: &str = "+role +cluster|slots +asking +ssubscribe +spublish +wait";
 /// The replicas of a service.
 const REPLICAS: usize = 2;
 

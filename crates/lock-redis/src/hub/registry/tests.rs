@@ -48,6 +48,43 @@ fn the_inbox_is_for_locks_that_are_watched_while_it_is_heard() {
     assert_eq!(registry.inbox_for(&lock), None);
 }
 
+#[test]
+fn claims_name_the_inbox_in_a_slot_while_the_server_has_the_slot() {
+    let registry = Registry::new(Some(INBOX.into()));
+    let (by, lost) = registry.take_over();
+    let (lock, mailbox) = (Channel::from(LOCK), Arc::<Mailbox>::default());
+    registry.enter(&lock, 1, &mailbox);
+    registry.confirm(by, [&Channel::from(INBOX)]);
+    let [shard, other] = [7, 8].map(|slot| Shard::of(INBOX, slot));
+    let hears = |by, shard: &Shard| {
+        registry.seek_in_slot(by, shard) && registry.hear_in_slot(by, shard.clone())
+    };
+    assert!(!hears(by - 1, &shard));
+    assert_eq!(registry.inbox_for(LOCK), Some(Inbox(INBOX.into())));
+    assert!(hears(by, &shard));
+    assert_eq!(registry.inbox_for(LOCK), Some(Inbox(Arc::clone(&shard.named))));
+    registry.hear(Push::Ended { channel: &other.channel });
+    assert!(registry.hears_in_slot() && !is_woken(&lost));
+    registry.hear(Push::Ended { channel: &shard.channel });
+    assert!(!registry.hears_in_slot() && is_woken(&lost));
+    assert_eq!(registry.inbox_for(LOCK), Some(Inbox(INBOX.into())));
+    // Claims may name the former one.
+    assert!(hears(by, &other));
+    assert_eq!(registry.last_slot(), Some(8));
+    // The server may lose the slot before its confirmation was noted.
+    assert!(registry.seek_in_slot(by, &shard));
+    registry.hear(Push::Ended { channel: &shard.channel });
+    assert!(!registry.hear_in_slot(by, shard.clone()));
+    let payload = [b"wanted ", LOCK].concat();
+    for channel in [INBOX, &shard.channel, &shard.named] {
+        registry.hear(Push::Message { channel, payload: &payload });
+        let hint = mailbox.poll_next(&Context::from_waker(&noop_waker()));
+        assert_eq!(hint, Poll::Ready(Some(Hint::Contended)));
+    }
+    registry.disconnect(by);
+    assert!(!registry.hears_in_slot() && registry.inbox_for(LOCK).is_none());
+}
+
 /// Whether the reader was woken since the last call.
 fn is_woken(bell: &Notify) -> bool {
     bell.notified().now_or_never().is_some()
@@ -60,7 +97,7 @@ fn the_reader_of_the_latest_task_reads_what_changed() {
     registry.enter(&lock, 1, &Arc::default());
     registry.enter(&other, 2, &Arc::default());
     let [first, second, late] = [(); 3].map(|()| Arc::new(Notify::new()));
-    let older = registry.take_over();
+    let (older, _) = registry.take_over();
     registry.wake_reader(older, Arc::clone(&first));
     registry.hear(Push::Invalid { key: LOCK });
     assert!(is_woken(&first));
@@ -69,7 +106,7 @@ fn the_reader_of_the_latest_task_reads_what_changed() {
     assert!(is_woken(&first) && is_woken(&second));
     assert_eq!(registry.changed(&first), None);
     assert_eq!(registry.changed(&second), Some(HashSet::from([lock])));
-    let newer = registry.take_over();
+    let (newer, _) = registry.take_over();
     assert!(is_woken(&second));
     registry.wake_reader(newer, Arc::clone(&first));
     registry.wake_reader(older, Arc::clone(&late));
