@@ -12,13 +12,14 @@ use lock_core::{Clock, FencingToken, Instant};
 use super::holds::HoldId;
 use super::machine::{Opening, Ticket};
 use super::validity::Validity;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::now;
 
 /// One word says whether the gate is open, and how many readers are inside.
 pub(super) struct Gate {
     word: AtomicU64,
     /// The facts about the readers. They change only while the gate is closed and no reader is inside.
+    seat: AtomicUsize,
     serial: AtomicU64,
     token: AtomicU64,
     /// In nanoseconds on the clock of the lease.
@@ -74,7 +75,7 @@ const INSIDE: u64 = (1 << 32) - 1;
 impl Gate {
     pub(super) fn new(lease: Arc<Validity>) -> Self {
         let [word, serial, token, until, latest] = [CLOSED, 0, 0, 0, 0].map(AtomicU64::new);
-        Self { word, serial, token, until, latest, lease }
+        Self { word, seat: AtomicUsize::new(0), serial, token, until, latest, lease }
     }
 
     /// The lease of the readers that came through the gate, for as long as one of them is inside.
@@ -88,6 +89,7 @@ impl Gate {
     /// Opens the gate, for one reader who is inside by this opening and for those who come after it.
     pub(super) fn open(&self, opening: &Opening) -> Reader {
         let Opening { hold, token, inside, until, kept, now } = *opening;
+        self.seat.store(hold.seat(), Ordering::Relaxed);
         self.serial.store(hold.serial(), Ordering::Relaxed);
         self.token.store(token.get(), Ordering::Relaxed);
         self.until.store(until.as_nanos(), Ordering::Relaxed);
@@ -120,7 +122,8 @@ impl Gate {
         }
         // From here on this reader is inside, so the facts stay.
         let since = now(clock);
-        let hold = HoldId::of_gate(self.serial.load(Ordering::Relaxed));
+        let seat = self.seat.load(Ordering::Relaxed);
+        let hold = HoldId::of_gate(seat, self.serial.load(Ordering::Relaxed));
         let token = FencingToken::new(self.token.load(Ordering::Relaxed));
         let reader = Reader { hold, token, since };
         if since.as_nanos() >= self.until.load(Ordering::Relaxed) {

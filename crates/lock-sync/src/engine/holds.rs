@@ -27,9 +27,9 @@ impl HoldId {
         Self { serial: 0, ..self }
     }
 
-    /// The common name of the readers that came through the gate to one lease.
-    pub(super) fn of_gate(serial: u64) -> Self {
-        Self { seat: 0, slot: GATE, serial }
+    /// The common name of the readers that came through the gate to the lease on this seat.
+    pub(super) fn of_gate(seat: usize, serial: u64) -> Self {
+        Self { seat: seat as u32, slot: GATE, serial }
     }
 
     fn is_of_gate(self) -> bool {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use lock_core::{FencingToken, Instant, Mode};
 
 use super::leased::Leased;
-use super::seat::Seat;
 use super::{Machine, Manner};
 use crate::engine::holds::HoldId;
 use crate::engine::tokens::LOW_TOKENS;
@@ -47,8 +46,9 @@ impl<W> Machine<W> {
         manner: Manner,
         armed: Instant,
     ) -> Option<Opening> {
-        self.show_at_gate(now);
-        let [Seat::Leased(leased)] = &self.seats[..] else { return None };
+        let seat = self.only_seat()?;
+        self.show_at_gate(seat, now);
+        let leased = self.seats[seat].leased()?;
         let token = leased.group.filter(|_| self.may_open(leased, now, manner))?;
         let known = leased.holds.readers().filter(|(_, known)| *known == token);
         if known.is_none() && leased.holds.inside() > 0 {
@@ -66,22 +66,23 @@ impl<W> Machine<W> {
         (self.shared_at, self.manner) = (now, manner);
         self.holds += u64::from(known.is_none());
         let serial = known.map_or(self.holds, |(serial, _)| serial);
-        let leased = self.seats[0].live_mut()?;
+        self.gate = seat;
+        let leased = self.seats[seat].live_mut()?;
         if known.is_none() {
             leased.holds.admit_readers(serial, token);
         }
         leased.holds.set_readers(leased.holds.inside() + 1);
         leased.used = leased.used.saturating_add(1);
         leased.turn.serve();
-        let (hold, inside) = (HoldId::of_gate(serial), leased.holds.inside());
+        let (hold, inside) = (HoldId::of_gate(seat, serial), leased.holds.inside());
         Some(Opening { hold, token, inside, until, kept, now })
     }
 
-    /// Shows the only lease at the gate, if another lease was there when this one was granted, and no holder refers to
+    /// Shows the lease on the only seat at the gate, if another lease was there when this one was granted, and no holder refers to
     /// either.
-    fn show_at_gate(&mut self, now: Instant) {
+    fn show_at_gate(&mut self, seat: usize, now: Instant) {
         let free = self.is_free(self.memory.as_deref());
-        let [Seat::Leased(leased)] = &mut self.seats[..] else { return };
+        let Some(leased) = self.seats[seat].leased_mut() else { return };
         if free && leased.is_idle() && leased.is_usable(now) {
             self.lease.restart(leased.lease.deadline());
             leased.lease = Arc::clone(&self.lease);
@@ -111,7 +112,7 @@ impl<W> Machine<W> {
     pub(in super::super) fn closed_gate(&mut self, inside: u32, last: Instant) {
         self.shared_at = self.shared_at.max(last);
         let (since, manner, ttl) = (self.shared_at, self.manner, self.policy.ttl);
-        if let Some(leased) = self.seats[0].live_mut() {
+        if let Some(leased) = self.seats[self.gate].live_mut() {
             leased.holds.set_readers(inside);
             if leased.holds.is_empty() {
                 leased.idle_until = since + leased.idles(since, manner, ttl);

@@ -110,6 +110,8 @@ pub(crate) struct Machine<W> {
     lease: Arc<Validity>,
     /// Whether there is a gate, which refers to `lease` as well.
     gated: bool,
+    /// The seat of the lease to which the gate was last open.
+    gate: usize,
     /// The store did not answer the last release. The outage counts for the next claim.
     trouble: Option<Outage>,
     /// Every error of an outage. An error may own anything, so its last copy leaves in a pass.
@@ -149,6 +151,7 @@ impl<W> Machine<W> {
             memory: None,
             lease: Arc::new(Validity::new(clock, Instant::from_nanos(0))),
             gated: false,
+            gate: 0,
             trouble: None,
             errors: Vec::new(),
             pass: Pass::at(Instant::from_nanos(0)),
@@ -206,6 +209,14 @@ impl<W> Machine<W> {
 
     fn live_mut(&mut self, hold: HoldId) -> Option<&mut Leased> {
         self.seats.get_mut(hold.seat())?.live_mut()
+    }
+
+    /// The seat that is not free, if there is one such seat.
+    #[inline]
+    fn only_seat(&self) -> Option<usize> {
+        let mut taken = (0..).zip(&self.seats).filter(|(_, seat)| !seat.is_free());
+        let (only, _) = taken.next()?;
+        taken.next().is_none().then_some(only)
     }
 
     fn leases(&self) -> impl Iterator<Item = &Leased> {

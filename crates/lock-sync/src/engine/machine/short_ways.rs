@@ -51,7 +51,7 @@ impl<W> Machine<W> {
         let (want, now) = (self.queue.want(waiter)?, clock());
         let leased = self.live(hold)?;
         let fits = match want {
-            Mode::Exclusive => self.seats.len() == 1 && leased.holds.is_single(),
+            Mode::Exclusive => self.only_seat().is_some() && leased.holds.is_single(),
             Mode::Permits { .. } => !leased.holds.has_forgotten(),
             _ => false,
         };

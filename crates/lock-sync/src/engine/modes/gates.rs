@@ -107,20 +107,31 @@ impl World {
 
 /// What leads to a lease of one reader, and to a gate that opens for the next one.
 pub(super) fn opening() -> Vec<Event> {
-    let truth = || Event::Answer(0, Answer::Truth);
-    // The answer to the renewal says that no other process waits.
-    let (wait, watch) = (Event::Advance(60), Event::Watch(true));
-    vec![READ, truth(), Event::Run, wait, watch, truth()]
+    [&entering()[..], &waiting()].concat()
 }
 
-/// A process with two readers. The gate is open for the second reader.
-async fn reading() -> World {
-    let manner = Manner { handoff: Handoff::default(), cache: None, value: false };
+fn entering() -> [Event; 3] {
+    [READ, Event::Answer(0, Answer::Truth), Event::Run]
+}
+
+/// The answer to the renewal says that no other process waits.
+fn waiting() -> [Event; 3] {
+    [Event::Advance(60), Event::Watch(true), Event::Answer(0, Answer::Truth)]
+}
+
+/// A process with readers after these events. The gate is open for one more reader.
+async fn reading_after(handoff: Handoff, events: Vec<Event>) -> World {
+    let manner = Manner { handoff, cache: None, value: false };
     let mut world = World::new(policy(), manner, vec![Mode::Shared, Mode::Exclusive], None).await;
-    for event in opening().into_iter().chain([READ]) {
+    for event in events.into_iter().chain([READ]) {
         world.event(event).await;
     }
+    assert!(world.gate.is_some());
     world
+}
+
+async fn reading() -> World {
+    reading_after(Handoff::default(), opening()).await
 }
 
 const READ: Event = Event::Enter(0, Limit::None);
@@ -130,9 +141,25 @@ const WRITE: Event = Event::Enter(1, Limit::None);
 fn the_second_reader_opens_the_gate() {
     tell(async {
         let mut world = reading().await;
-        assert!(world.gate.is_some());
         world.event(READ).await;
         assert_eq!((world.readers.len(), world.holding.len()), (2, 1));
+        world.come_to_rest().await;
+    });
+}
+
+/// The second reader may not join the first one, so the process asks for another lease. The first lease ends before the second one.
+#[test]
+fn the_gate_opens_to_a_lease_beside_a_free_seat() {
+    tell(async {
+        let leaving = [Event::Release(0), Event::TakeRelease, Event::Answer(0, Answer::Truth)];
+        let back = [Event::Release(0), READ, Event::Run, Event::Release(0)];
+        let events = [&entering()[..], &entering(), &leaving, &waiting(), &back].concat();
+        let mut world = reading_after(Handoff::Fair, events).await;
+        assert_eq!(world.readers[0].hold.seat(), 1);
+        world.event(READ).await;
+        world.event(WRITE).await;
+        assert_eq!((world.readers.len(), world.waiters.len()), (2, 1));
+        assert!(world.gate.is_none());
         world.come_to_rest().await;
     });
 }
