@@ -16,6 +16,7 @@ const CLOCK: Clock = Clock::boot();
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
 /// use lock_core::{Clock, Error, ErrorKind};
 /// use lock_core::observer::{Connected, Disconnected, Observer, Observers, Redirected, StoreAnswered, Telling};
 ///
@@ -55,7 +56,8 @@ const CLOCK: Clock = Clock::boot();
 /// assert!(other.is_heard());
 /// other.failed("db2:5432", &Error::new(ErrorKind::Unreachable, "refused"));
 /// other.redirected("db:5432", Some("db2:5432"));
-/// assert_eq!(*diary.0.lock().unwrap(), ["db2:5432 is gone", "from db:5432 to Some(\"db2:5432\")"]);
+/// other.answered_after(Duration::from_millis(3), "db2:5432", "renew", None);
+/// assert_eq!(*diary.0.lock().unwrap(), ["db2:5432 is gone", "from db:5432 to Some(\"db2:5432\")", "renew"]);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Telling {
