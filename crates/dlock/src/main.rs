@@ -12,6 +12,11 @@ use std::process::ExitCode;
 use cli::{Command, Parsed};
 use tokio::runtime::Builder;
 
+// The allocator of musl asks the system for memory a page or two at a time, and gives it back as soon.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|first| first == run::STAGE) {

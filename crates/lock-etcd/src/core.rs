@@ -13,7 +13,7 @@ use crate::failure;
 use crate::hub::{Hub, Place};
 use crate::labels::Labels;
 use crate::leases::Leases;
-use crate::link::Link;
+use crate::link::{Link, untold};
 use crate::naming::Names;
 use crate::voting::Node;
 
@@ -105,12 +105,13 @@ impl Core {
         self.bounded(deciding).await
     }
 
-    /// Work within the time limit of a request.
+    /// Work within the time limit of a request. Observers hear of its calls when it has given back its turns.
     pub(crate) async fn bounded<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        tokio::time::timeout(self.limit, work).await.unwrap_or_else(|_| Err(failure::timeout()))
+        let work = untold::unlocked(tokio::time::timeout(self.limit, work));
+        work.await.unwrap_or_else(|_| Err(failure::timeout()))
     }
 
     /// Ends the places and the unclaimed grants of this client whose time is over.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use lock_core::{Key, Ttl};
 
 /// Which lock to hold, and how, while a program runs.
@@ -88,7 +88,7 @@ pub(super) struct Program {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) grace: Option<Duration>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub(super) command: Vec<OsString>,
 }
 

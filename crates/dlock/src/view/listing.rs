@@ -10,7 +10,7 @@ use lock_core::{AnyBackend, Backend, FencingToken, Holder, Inspection, Key, Limi
 use lock_sync::Locks;
 
 use crate::view::records::{LockRecord, name};
-use crate::view::shown::{Table, time};
+use crate::view::shown::{Table, time, waiting};
 use crate::view::top::holder;
 
 /// What an inspection of the store can show.
@@ -28,10 +28,6 @@ impl Sight {
     pub(crate) fn of(store: &AnyBackend) -> Self {
         let Limits { lag, .. } = store.limits();
         Self { has_queue: store.capabilities().queues(), late: lag, unseen: unseen(store) }
-    }
-
-    fn waiting(&self, waiting: u64) -> String {
-        if self.has_queue { waiting.to_string() } else { "-".to_owned() }
     }
 }
 
@@ -138,7 +134,8 @@ fn row(lock: &Listed, sight: &Sight) -> [String; 7] {
     let token = first.map(token).unwrap_or_else(|| "-".to_owned());
     let left = first.map(left).unwrap_or_else(|| "-".to_owned());
     let longest = seen.waiters.iter().filter_map(|waiter| waiter.waited).max();
-    [name(&lock.key), label, mode, token, left, sight.waiting(seen.waiting), waited(longest)]
+    let waiting = waiting(seen.waiting, sight.has_queue);
+    [name(&lock.key), label, mode, token, left, waiting, waited(longest)]
 }
 
 fn waited(time_of: Option<Duration>) -> String {
@@ -158,7 +155,9 @@ fn described(key: &Key, seen: &Inspection, sight: &Sight) -> String {
     let (holding, waiting) = (seen.holding, seen.waiting);
     let mut text = match (holding, waiting) {
         (0, 0) => format!("{}: free\n", name(key)),
-        (_, 0) if !sight.has_queue => format!("{}: {holding} holding\n", name(key)),
+        (1.., 0) if !sight.has_queue => {
+            format!("{}: {holding} holding, waiters unknown\n", name(key))
+        }
         (0, _) => format!("{}: free, {waiting} waiting\n", name(key)),
         _ => format!("{}: {holding} holding, {waiting} waiting\n", name(key)),
     };
@@ -247,13 +246,13 @@ and 1000 more
         let (key, mut seen) = (Key::new("orders/42").unwrap(), seen());
         (seen.waiters, seen.waiting) = (Vec::new(), 0);
         let text = described(&key, &seen, &without_queue());
-        assert!(text.starts_with("orders/42: 2 holding\n"), "{text}");
+        assert!(text.starts_with("orders/42: 2 holding, waiters unknown\n"), "{text}");
         assert!(
             text.ends_with("\nnote: the store has no queue, so no waiter is shown\n"),
             "{text}"
         );
         let [.., waiting, waited] = row(&Listed::new(key, seen), &without_queue());
-        assert_eq!((waiting.as_str(), waited.as_str()), ("-", "-"));
+        assert_eq!((waiting.as_str(), waited.as_str()), ("unknown", "-"));
     }
 
     #[test]

@@ -219,14 +219,16 @@ async fn watch(args: TopArgs, site: &Site) -> Result<u8, Failed> {
     if !top::has_terminal() {
         return Err(fail(USAGE, "top needs a terminal: use `dlock list` or `dlock list --json`"));
     }
+    let (locks, sight) = site.sight().await?;
     let top = Top {
-        locks: site.locks().await?,
+        locks,
         store: site.shown(),
         prefix: args.prefix,
         interval: args.interval,
         keys: args.keys,
         requester: Requester::new(site.label.clone()),
         has_colors: site.has_colors,
+        hides_waiters: !sight.has_queue,
     };
     // The exit code by which a shell reports a program that a signal ended.
     Ok(top::run(top).await?.map_or(OK, |signal| 128 + signal as u8))

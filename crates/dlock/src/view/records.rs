@@ -13,7 +13,8 @@ pub(crate) struct LockRecord {
     /// Whether the name is the exact key in the store.
     exact: bool,
     holding: u64,
-    waiting: u64,
+    /// `None` if the number is unknown.
+    waiting: Option<u64>,
     holders: Vec<HolderRecord>,
     waiters: Vec<WaiterRecord>,
     queue: bool,
@@ -44,7 +45,7 @@ impl LockRecord {
             lock: name(key),
             exact: key.is_as_is(),
             holding: seen.holding,
-            waiting: seen.waiting,
+            waiting: sight.has_queue.then_some(seen.waiting),
             holders: seen.holders.iter().map(HolderRecord::new).collect(),
             waiters: seen.waiters.iter().map(WaiterRecord::new).collect(),
             queue: sight.has_queue,

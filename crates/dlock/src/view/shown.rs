@@ -28,6 +28,11 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// The number of the waiters of a lock. A store without a queue does not know it.
+pub(crate) fn waiting(number: u64, has_queue: bool) -> String {
+    if has_queue { number.to_string() } else { "unknown".to_owned() }
+}
+
 /// `1 lease`, `2 leases`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })

@@ -137,6 +137,8 @@ const COMMANDS: [&str; 12] = [
 fn completions_and_the_man_page_know_every_command_and_need_no_store() {
     for (args, part) in [
         (&["completions", "bash"][..], "_dlock()"),
+        // After the name of the program, zsh completes as that program does.
+        (&["completions", "zsh"], "_cmdambivalent"),
         (&["completions", "zsh"], "#compdef dlock"),
         (&["completions", "fish"], "complete -c dlock"),
         (&["man"], ".TH dlock"),
@@ -147,6 +149,25 @@ fn completions_and_the_man_page_know_every_command_and_need_no_store() {
         let lacks = |name: &&str| !text.replace('\\', "").contains(*name);
         let lacking: Vec<_> = COMMANDS.iter().filter(|name| lacks(name)).collect();
         assert!(lacking.is_empty(), "{args:?}: {lacking:?}");
+    }
+}
+
+/// `.ci/run` is a script of bash, so every machine that runs these tests has bash.
+#[test]
+fn bash_completes_commands_options_and_values() {
+    let script = r#"eval "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        _dlock dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"; echo "${COMPREPLY[*]}""#;
+    let completions = printed(&["completions", "bash"]);
+    for (words, expected) in [
+        (&["ru"][..], "run"),
+        (&["bench", "l"], "load"),
+        (&["run", "--tt"], "--ttl"),
+        (&["run", "--on-lost", ""], "kill warn"),
+    ] {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, "bash", &completions, "dlock"]).args(words);
+        let output = bash.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{output:?}");
     }
 }
 

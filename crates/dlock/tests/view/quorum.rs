@@ -2,6 +2,7 @@ use lock_any::lock_sync::LockGuard;
 use lock_tests::{RedisServer, soon};
 
 use crate::program::{client, dlock, labelled};
+use crate::terminal::Terminal;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_work_over_a_quorum() {
@@ -22,8 +23,14 @@ async fn the_commands_work_over_a_quorum() {
     assert_eq!((lines.len(), &lines[0]["lock"]), (1, &"orders/42".into()), "{lines:?}");
     assert_eq!(lines[0]["holders"][0]["label"], "billing", "{lines:?}");
     assert_eq!(lines[0]["queue"], false, "{lines:?}");
+    assert!(lines[0]["waiting"].is_null(), "{lines:?}");
     let text = dlock(&url, &["inspect", "orders/42"]).ends_with(0).out();
-    assert!(text.contains("1 holding\n") && text.contains("no waiter is shown"), "{text}");
+    assert!(text.contains("1 holding, waiters unknown\n"), "{text}");
+    assert!(text.contains("no waiter is shown"), "{text}");
+    let mut top = Terminal::run(&url, &["top"]);
+    top.shows(&["1 holders  waiters unknown", "orders/42: 1 hold, waiters unknown"]);
+    top.press("q");
+    assert_eq!(top.end().0.code(), Some(0));
     dlock(&url, &["destroy", "orders/42", "--yes"]).ends_with(1);
     let ran = dlock(&url, &["release", "orders/42", "--force", "--yes"]).ends_with(0);
     assert!(ran.err().contains("held by billing"), "{}", ran.err());

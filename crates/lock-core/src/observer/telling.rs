@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::{Connected, Disconnected, Observers, Redirected, StoreAnswered};
 use crate::{Clock, Error, Instant};
@@ -15,6 +16,7 @@ const CLOCK: Clock = Clock::boot();
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
 /// use lock_core::{Clock, Error, ErrorKind};
 /// use lock_core::observer::{Connected, Disconnected, Observer, Observers, Redirected, StoreAnswered, Telling};
 ///
@@ -54,7 +56,8 @@ const CLOCK: Clock = Clock::boot();
 /// assert!(other.is_heard());
 /// other.failed("db2:5432", &Error::new(ErrorKind::Unreachable, "refused"));
 /// other.redirected("db:5432", Some("db2:5432"));
-/// assert_eq!(*diary.0.lock().unwrap(), ["db2:5432 is gone", "from db:5432 to Some(\"db2:5432\")"]);
+/// other.answered_after(Duration::from_millis(3), "db2:5432", "renew", None);
+/// assert_eq!(*diary.0.lock().unwrap(), ["db2:5432 is gone", "from db:5432 to Some(\"db2:5432\")", "renew"]);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Telling {
@@ -128,27 +131,31 @@ impl Telling {
         error: Option<&Error>,
     ) {
         if self.is_heard() {
-            self.tell_of_answer(&server.to_string(), verb, since, error);
+            self.answered_after(CLOCK.now().saturating_duration_since(since), server, verb, error);
         }
     }
 
-    fn tell_of_answer(
+    /// A request is over, which took so long. Observers may hear of it later than at its end.
+    pub fn answered_after(
         &self,
-        server: &str,
+        took: Duration,
+        server: impl ToString,
         verb: &'static str,
-        since: Instant,
         error: Option<&Error>,
     ) {
-        let took = CLOCK.now().saturating_duration_since(since);
-        let event = StoreAnswered { server, verb, error, took };
-        self.observers.tell(|observer| observer.store_answered(&event));
+        if self.is_heard() {
+            let event = StoreAnswered { server: &server.to_string(), verb, error, took };
+            self.observers.tell(|observer| observer.store_answered(&event));
+        }
     }
 }
 
 impl Told {
     /// A request on this connection, which was sent at `sent`, is over.
     pub fn answered(&self, verb: &'static str, sent: Instant, error: Option<&Error>) {
-        self.telling.tell_of_answer(&self.server, verb, sent, error);
+        let took = CLOCK.now().saturating_duration_since(sent);
+        let event = StoreAnswered { server: &self.server, verb, error, took };
+        self.telling.observers.tell(|observer| observer.store_answered(&event));
     }
 
     /// The connection has ended.

@@ -19,7 +19,7 @@ use super::messages::{
     WatchCancel, WatchCommand, WatchCreate, WatchRequest, Watched,
 };
 use super::once::had_ended;
-use super::untold::Untold;
+use super::untold;
 use super::wire::Wire;
 use crate::failure::{self, Fault};
 
@@ -80,7 +80,10 @@ impl Link {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
-        let mut untold = Untold::new(&self.telling);
+        Box::pin(untold::unlocked(self.opened_wire())).await
+    }
+
+    async fn opened_wire(&self) -> Result<Arc<Wire>, Error> {
         let mut attempts = self.opening.lock().await;
         if let Some(wire) = self.current() {
             return Ok(wire);
@@ -90,12 +93,13 @@ impl Link {
         {
             return Err(error.clone());
         }
-        match self.open(&mut attempts.next, &mut untold).await {
+        match self.open(&mut attempts.next).await {
             Ok(wire) => {
                 attempts.failed = None;
                 attempts.backoff.reset();
                 let wire = Arc::new(wire);
-                untold.opened = Some(Arc::clone(&wire));
+                let (opened, telling) = (Arc::clone(&wire), self.telling.clone());
+                untold::tell(move || opened.tell(&telling));
                 self.opened.fetch_add(1, Ordering::Relaxed);
                 let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
                 *current = Some(Arc::clone(&wire));
@@ -110,7 +114,7 @@ impl Link {
     }
 
     /// Connects to the first member that can serve, in turn. A failure that a person must change ends the search.
-    async fn open(&self, next: &mut usize, untold: &mut Untold<'_>) -> Result<Wire, Error> {
+    async fn open(&self, next: &mut usize) -> Result<Wire, Error> {
         let mut failure = failure::timeout();
         for _ in &self.endpoints {
             let endpoint = &self.endpoints[*next % self.endpoints.len()];
@@ -119,7 +123,9 @@ impl Link {
             match opening.await {
                 Ok(wire) => return Ok(wire),
                 Err(error) => {
-                    untold.failed.push((name(endpoint), error.clone()));
+                    let (telling, server) = (self.telling.clone(), name(endpoint));
+                    let failure_told = error.clone();
+                    untold::tell(move || telling.failed(server, &failure_told));
                     if !error.is_retryable() {
                         return Err(error);
                     }
@@ -153,8 +159,10 @@ impl Link {
         let member = member.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A call that found no connection is one to the cluster.
         let server = member.unwrap_or_else(|| self.hosts().join(","));
-        let error = outcome.as_ref().err().map(|fault| &fault.error);
-        self.telling.answered(server, verb(path), since, error);
+        let took = Clock::boot().now().saturating_duration_since(since);
+        let error = outcome.as_ref().err().map(|fault| fault.error.clone());
+        let telling = self.telling.clone();
+        untold::tell(move || telling.answered_after(took, server, verb(path), error.as_ref()));
         outcome
     }
 

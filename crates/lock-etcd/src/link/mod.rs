@@ -7,7 +7,7 @@ mod messages;
 mod once;
 mod silence;
 mod survey;
-mod untold;
+pub(crate) mod untold;
 mod version;
 mod wire;
 

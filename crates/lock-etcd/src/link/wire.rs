@@ -1,7 +1,7 @@
 //! One connection to one member.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::Stream;
@@ -19,6 +19,7 @@ use super::endpoints::name;
 use super::messages::{Credentials, Nothing, Status as Member, Token};
 use super::once::Once;
 use super::silence::Silence;
+use super::untold;
 use super::version;
 use crate::failure;
 
@@ -35,7 +36,7 @@ pub(crate) struct Wire {
     silence: Mutex<Silence>,
     /// Host and port of the member.
     member: String,
-    told: OnceLock<Told>,
+    told: OnceLock<Arc<Told>>,
 }
 
 /// The connection is of no more use.
@@ -158,7 +159,7 @@ impl Wire {
     /// Tells the observers of the opening. Another task may have given the connection up meanwhile.
     pub(crate) fn tell(&self, telling: &Telling) {
         if let Some(told) = telling.connected(&self.member) {
-            let _first = self.told.set(told);
+            let _first = self.told.set(Arc::new(told));
         }
         let before = self.state.fetch_or(TOLD, Ordering::AcqRel);
         self.tell_end(before, BROKEN);
@@ -166,8 +167,8 @@ impl Wire {
 
     /// Tells the observers of the end, if the state before the last bit was set was this one.
     fn tell_end(&self, before: u8, only: u8) {
-        if let Some(told) = self.told.get().filter(|_| before == only) {
-            told.disconnected();
+        if let Some(told) = self.told.get().filter(|_| before == only).cloned() {
+            untold::tell(move || told.disconnected());
         }
     }
 

@@ -13,7 +13,7 @@ use super::keys::Focus;
 use super::model::{Model, Sort};
 use super::row::Row;
 use crate::view::records::name;
-use crate::view::shown::{number, time};
+use crate::view::shown::{number, time, waiting};
 
 /// The lines below the table that show the selected lock, with its title.
 const DETAILS: u16 = 6;
@@ -42,6 +42,8 @@ pub(super) struct Around {
     /// The outcome of the last request, while the screen shows it.
     pub(super) message: Option<String>,
     pub(super) has_colors: bool,
+    /// Whether the store has no queue, so that the numbers of waiters are unknown.
+    pub(super) hides_waiters: bool,
 }
 
 impl Around {
@@ -61,7 +63,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, around: &Around) {
     frame.render_widget(title_line(model, around), title);
     frame.render_widget(sums_line(model, around), sums);
     locks(frame, table, model, around);
-    selected(frame, details, model);
+    selected(frame, details, model, around);
     frame.render_widget(footer_line(model, around), footer);
     if around.focus == Focus::Help {
         help(frame);
@@ -85,9 +87,14 @@ fn title_line(model: &Model, around: &Around) -> Line<'static> {
 fn sums_line(model: &Model, around: &Around) -> Line<'static> {
     let sums = model.sums();
     let alarm = |count: u64| if count > 0 { around.paint(Color::Red) } else { Style::new() };
+    let waiters = if around.hides_waiters {
+        "waiters unknown  ".to_owned()
+    } else {
+        format!("{} waiters on {} locks  ", sums.waiters, sums.contended)
+    };
     Line::from(vec![
         Span::raw(format!("{} locks  {} holders  ", sums.locks, sums.holders)),
-        Span::raw(format!("{} waiters on {} locks  ", sums.waiters, sums.contended)),
+        Span::raw(waiters),
         Span::styled(format!("{} overdue  ", sums.overdue), alarm(sums.overdue as u64)),
         Span::styled(format!("{} lost  ", sums.losses), alarm(sums.losses)),
         Span::raw(format!("{} turns/s  ", number(sums.turns_per_second))),
@@ -116,7 +123,7 @@ fn locks(frame: &mut Frame<'_>, area: Rect, model: &Model, around: &Around) {
     let header = Cells::new(header).style(Style::new().add_modifier(Modifier::REVERSED));
     let chosen = model.selected().map(|(key, _)| key);
     let rows = model.visible().map(|(key, row)| {
-        let cells = Cells::new(cells(key, row, model)).style(style(row, around));
+        let cells = Cells::new(cells(key, row, model, around)).style(style(row, around));
         if chosen == Some(key) {
             cells.style(style(row, around).add_modifier(Modifier::REVERSED))
         } else {
@@ -137,7 +144,7 @@ fn style(row: &Row, around: &Around) -> Style {
     }
 }
 
-fn cells(key: &Key, row: &Row, model: &Model) -> [String; 9] {
+fn cells(key: &Key, row: &Row, model: &Model, around: &Around) -> [String; 9] {
     let or_dash = |time_of: Option<Duration>| time_of.map_or("-".to_owned(), time);
     let (holder, mode) = holder(&row.seen);
     [
@@ -145,7 +152,7 @@ fn cells(key: &Key, row: &Row, model: &Model) -> [String; 9] {
         holder,
         mode,
         or_dash(row.left(model.now)),
-        row.seen.waiting.to_string(),
+        waiting(row.seen.waiting, !around.hides_waiters),
         or_dash(row.waited(model.now)),
         row.turns.to_string(),
         number(row.tokens_per_second),
@@ -164,7 +171,7 @@ pub(crate) fn holder(seen: &Inspection) -> (String, String) {
     (format!("{label}{more}"), first.kind.to_string())
 }
 
-fn selected(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+fn selected(frame: &mut Frame<'_>, area: Rect, model: &Model, around: &Around) {
     let Some((key, row)) = model.selected() else {
         frame.render_widget(Block::bordered().title("no lock"), area);
         return;
@@ -177,7 +184,12 @@ fn selected(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let mut lines: Vec<_> = holders.take(room - of_waiters).collect();
     let left = room - lines.len();
     lines.extend(waiters.take(left));
-    let title = format!("{}: {} hold, {} wait", name(key), row.seen.holding, row.seen.waiting);
+    let wait = if around.hides_waiters {
+        "waiters unknown".to_owned()
+    } else {
+        format!("{} wait", row.seen.waiting)
+    };
+    let title = format!("{}: {} hold, {wait}", name(key), row.seen.holding);
     let block = Block::bordered().title(title);
     frame.render_widget(Paragraph::new(lines.join("\n")).block(block), area);
 }

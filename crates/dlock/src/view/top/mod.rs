@@ -48,6 +48,8 @@ pub(crate) struct Top {
     pub(crate) keys: u32,
     pub(crate) requester: Requester,
     pub(crate) has_colors: bool,
+    /// Whether the store has no queue, so that the numbers of waiters are unknown.
+    pub(crate) hides_waiters: bool,
 }
 
 /// Shows the locks until the user leaves, or a signal ends the program. Returns the signal.
@@ -89,10 +91,11 @@ struct Session {
 
 impl Session {
     fn new(top: &Top) -> Self {
-        let (store, has_colors) = (top.store.clone(), top.has_colors);
+        let Top { has_colors, hides_waiters, .. } = *top;
+        let store = top.store.clone();
         Self {
             model: Model::new(Instant::now()),
-            around: Around { store, has_colors, ..Around::default() },
+            around: Around { store, has_colors, hides_waiters, ..Around::default() },
             message_since: None,
             wish: watch::Sender::default(),
             releases: FuturesUnordered::new(),

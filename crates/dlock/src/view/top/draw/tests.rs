@@ -114,6 +114,14 @@ fn the_help_is_as_in_the_readme() {
 }
 
 #[test]
+fn the_waiters_of_a_store_without_a_queue_are_unknown() {
+    let screen = screen(&mut shop(), &Around { hides_waiters: true, ..around(Focus::Table) });
+    assert!(screen.contains("5 holders  waiters unknown  1 overdue"), "{screen}");
+    assert!(screen.contains("29.2s  unknown"), "{screen}");
+    assert!(screen.contains("orders/42: 1 hold, waiters unknown"), "{screen}");
+}
+
+#[test]
 fn a_screen_of_any_size_is_drawn() {
     let mut model = shop();
     for (width, height) in [(1, 1), (10, 3), (40, 8), (300, 90)] {
