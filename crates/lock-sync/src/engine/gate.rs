@@ -1,7 +1,7 @@
 //! The gate of an entry, through which readers come and go without its lock.
 //!
-//! The machine says when the gate may open. Every call that locks the entry closes it first, so the gate opens and closes
-//! only under that lock. A reader inside is known either to the open gate or to the machine, never to both: when the gate
+//! The machine says when the gate may open. Every call that reaches the machine closes the gate first. The gate opens and closes
+//! only under the lock of the entry. A reader inside is known either to the open gate or to the machine, never to both: when the gate
 //! closes, the machine takes over the count.
 
 use std::sync::Arc;
@@ -109,6 +109,16 @@ impl Gate {
         Some((u32::try_from(inside).unwrap_or(u32::MAX), latest))
     }
 
+    /// Comes in at this instant, if the gate is open until later.
+    pub(super) fn enter_at(&self, now: Instant) -> Option<Reader> {
+        let open = self.word.load(Ordering::Relaxed) & OPEN != 0;
+        (open && now.as_nanos() < self.until.load(Ordering::Relaxed)).then(|| {
+            self.word.fetch_add(1, Ordering::Acquire);
+            self.latest.store(now.as_nanos(), Ordering::Relaxed);
+            self.reader(now)
+        })
+    }
+
     // ---- Without the lock ----
 
     /// Comes in, if the gate is open. A reader that came in too late gets an error, and has to leave again.
@@ -122,15 +132,19 @@ impl Gate {
         }
         // From here on this reader is inside, so the facts stay.
         let since = now(clock);
-        let seat = self.seat.load(Ordering::Relaxed);
-        let hold = HoldId::of_gate(seat, self.serial.load(Ordering::Relaxed));
-        let token = FencingToken::new(self.token.load(Ordering::Relaxed));
-        let reader = Reader { hold, token, since };
+        let reader = self.reader(since);
         if since.as_nanos() >= self.until.load(Ordering::Relaxed) {
             return Some(Err(reader));
         }
         self.latest.store(since.as_nanos(), Ordering::Relaxed);
         Some(Ok(reader))
+    }
+
+    #[inline]
+    fn reader(&self, since: Instant) -> Reader {
+        let seat = self.seat.load(Ordering::Relaxed);
+        let hold = HoldId::of_gate(seat, self.serial.load(Ordering::Relaxed));
+        Reader { hold, token: FencingToken::new(self.token.load(Ordering::Relaxed)), since }
     }
 
     /// A reader that came through the gate leaves.

@@ -150,7 +150,12 @@ impl Entry {
         }
         // Read before taking the lock, because many tasks contend for it.
         let now = now(self.shared.clock);
-        let mut state = self.lock();
+        let mut state = self.lock_beside_gate();
+        // Another reader may have opened the gate. If each of two readers closed it for the other one, it would stay closed.
+        if gated && let Some(reader) = self.gate.enter_at(now) {
+            return Some(Right::Reader(reader));
+        }
+        self.close_gate(&mut state);
         if !state.settling.is_empty() {
             return None;
         }
@@ -173,7 +178,21 @@ impl Entry {
         match self.gate.leave() {
             Leaving::Left => {}
             Leaving::Last => self.let_go(self.lock(), |machine| machine.left_gate(manner)),
-            Leaving::Closed => self.release(hold, manner, None),
+            Leaving::Closed => self.leave_by_lock(hold, manner),
+        }
+    }
+
+    fn leave_by_lock(self: &Arc<Self>, hold: HoldId, manner: Manner) {
+        let mut state = self.lock_beside_gate();
+        // If the gate has opened again, the reader is known to the gate.
+        let leaving = self.gate.leave();
+        if leaving == Leaving::Left {
+            return;
+        }
+        self.close_gate(&mut state);
+        match leaving {
+            Leaving::Last => self.let_go(state, |machine| machine.left_gate(manner)),
+            _ => self.release_locked(state, hold, manner, None),
         }
     }
 
@@ -208,7 +227,16 @@ impl Entry {
     /// If another process waits for the lock, the release leaves from this thread, so that the other process does
     /// not wait for the driver to wake up.
     fn release(self: &Arc<Self>, hold: HoldId, manner: Manner, now: Option<Instant>) {
-        let mut state = self.lock();
+        self.release_locked(self.lock(), hold, manner, now);
+    }
+
+    fn release_locked(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        hold: HoldId,
+        manner: Manner,
+        now: Option<Instant>,
+    ) {
         if let Some(next) = self.leave(&mut state, hold, manner, now) {
             drop(state);
             return next.into_iter().for_each(wake);
@@ -279,16 +307,26 @@ impl Entry {
 
     /// Locks the state, and closes the gate.
     fn lock(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock_beside_gate();
+        self.close_gate(&mut state);
+        state
+    }
+
+    /// Locks the state, and leaves the gate as it is. The gate neither opens nor closes while the state is locked, unless the
+    /// party that locked it does so.
+    fn lock_beside_gate(&self) -> MutexGuard<'_, State> {
         #[cfg(test)]
         self.locked.fetch_add(1, Ordering::Relaxed);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close_gate(&self, state: &mut State) {
         if let Some((inside, last)) = self.gate.close() {
             state.machine.closed_gate(inside, last);
         }
         if self.parting.look() {
             state.machine.came_back();
         }
-        state
     }
 
     /// Feeds one event to the machine and carries out what it asks for.

@@ -92,19 +92,48 @@ async fn a_handle_that_is_kept_does_not_keep_its_lease_from_the_gate() {
     assert!(handle.valid_until() == until && handle.remaining().is_zero());
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_gate_opens_as_soon_as_readers_overlap() {
-    let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
-    let locks = locks.build().unwrap();
-    let entry = entry_of(&locks);
-    let read = async || enter(&entry, Mode::Shared).await;
+/// Two readers overlap, and the gate is open.
+async fn open_gate(entry: &Arc<Entry>) -> (Hold, Hold) {
+    let read = async || enter(entry, Mode::Shared).await;
     let begin = Instant::now();
-    let _overlapping = (read().await, read().await);
+    let overlapping = (read().await, read().await);
     // The paused clock stands still while a task is ready. So no timer opens the gate.
     while read().await.ticket().is_some() {
         assert!(begin.elapsed().is_zero());
         yield_now().await;
     }
+    overlapping
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_opens_as_soon_as_readers_overlap() {
+    let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+    let locks = locks.build().unwrap();
+    let _overlapping = open_gate(&entry_of(&locks)).await;
+}
+
+/// If each of two readers closed the gate for the other one, it would stay closed.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_waited_for_the_lock_leaves_an_open_gate_open() {
+    let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
+    let locks = locks.build().unwrap();
+    let entry = entry_of(&locks);
+    let _overlapping = open_gate(&entry).await;
+    let manner = entry.shared().manner;
+    let locked = || entry.locked.load(Ordering::Relaxed);
+    let uses_gate = async || {
+        let before = locked();
+        drop(enter(&entry, Mode::Shared).await);
+        locked() == before
+    };
+    assert!(uses_gate().await);
+    let Some(Right::Reader(reader)) = entry.share_by_lock(Mode::Shared, manner, true) else {
+        panic!("the gate was closed")
+    };
+    assert!(uses_gate().await);
+    entry.leave_by_lock(reader.hold, manner);
+    assert!(uses_gate().await);
+    assert_eq!(entry.gate.close().map(|(inside, _)| inside), Some(0));
 }
 
 struct Deaf;
