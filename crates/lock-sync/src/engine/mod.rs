@@ -22,6 +22,7 @@ mod queue;
 mod request;
 mod running;
 mod shared;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -37,7 +38,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
-use lock_core::{AcquireOutcome, Claim, Error, Hint, Instant, Key, Mode, OwnerToken};
+use lock_core::{AcquireOutcome, Claim, Error, Hint, Instant, Key, OwnerToken};
 use tokio::runtime::Handle;
 
 pub(crate) use acquiring::Acquiring;
@@ -61,7 +62,7 @@ use crate::foreign::{discard, survive, wake};
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard, now, owner};
-use gate::{Gate, Leaving, Right};
+use gate::Gate;
 use observed::Observed;
 use parked::Parked;
 use parting::Parting;
@@ -129,72 +130,6 @@ impl Entry {
     }
 
     // ---- What tasks do ----
-
-    /// The short ways for one more holder beside others, if there is one: see [`Gate::enter`] and [`Machine::share`].
-    #[inline]
-    fn share(self: &Arc<Self>, want: Mode, manner: Manner) -> Option<Right> {
-        // The machine does not learn the manner of a reader that comes through the gate.
-        let gated = want == Mode::Shared && self.has_gate(manner);
-        match gated.then(|| self.gate.enter(self.shared.clock)).flatten() {
-            Some(Ok(reader)) => return Some(Right::Reader(reader)),
-            Some(Err(reader)) => self.leave_gate(reader.hold, manner),
-            None => {}
-        }
-        self.share_by_lock(want, manner, gated)
-    }
-
-    /// `gated`: the gate may open for this holder.
-    fn share_by_lock(&self, want: Mode, manner: Manner, gated: bool) -> Option<Right> {
-        if self.wanted.load(Ordering::Acquire) || self.crowded.load(Ordering::Relaxed) {
-            return None;
-        }
-        // Read before taking the lock, because many tasks contend for it.
-        let now = now(self.shared.clock);
-        let mut state = self.lock_beside_gate();
-        // Another reader may have opened the gate. If each of two readers closed it for the other one, it would stay closed.
-        if gated && let Some(reader) = self.gate.enter_at(now) {
-            return Some(Right::Reader(reader));
-        }
-        self.close_gate(&mut state);
-        if !state.settling.is_empty() {
-            return None;
-        }
-        let armed = state.armed_at();
-        if gated && let Some(opening) = state.machine.open(now, manner, armed) {
-            return Some(Right::Reader(self.gate.open(&opening)));
-        }
-        state.machine.share(want, now, manner).map(Right::Ticket)
-    }
-
-    /// Whether readers with this manner may come through the gate. Observers hear of each reader.
-    #[inline]
-    fn has_gate(&self, manner: Manner) -> bool {
-        self.observed.is_none() && manner == self.shared.manner
-    }
-
-    /// A reader that came through the gate leaves.
-    #[inline]
-    fn leave_gate(self: &Arc<Self>, hold: HoldId, manner: Manner) {
-        match self.gate.leave() {
-            Leaving::Left => {}
-            Leaving::Last => self.let_go(self.lock(), |machine| machine.left_gate(manner)),
-            Leaving::Closed => self.leave_by_lock(hold, manner),
-        }
-    }
-
-    fn leave_by_lock(self: &Arc<Self>, hold: HoldId, manner: Manner) {
-        let mut state = self.lock_beside_gate();
-        // If the gate has opened again, the reader is known to the gate.
-        let leaving = self.gate.leave();
-        if leaving == Leaving::Left {
-            return;
-        }
-        self.close_gate(&mut state);
-        match leaving {
-            Leaving::Last => self.let_go(state, |machine| machine.left_gate(manner)),
-            _ => self.release_locked(state, hold, manner, None),
-        }
-    }
 
     /// The short ways out: see [`Machine::unshare`] and [`Machine::pass_on`]. `None` if none was taken. Otherwise the
     /// waker of the waiter that has the hold now, if there is such a waiter and it has left one.
