@@ -66,7 +66,6 @@ impl<W> Machine<W> {
         (self.shared_at, self.manner) = (now, manner);
         self.holds += u64::from(known.is_none());
         let serial = known.map_or(self.holds, |(serial, _)| serial);
-        self.gate = seat;
         let leased = self.seats[seat].live_mut()?;
         if known.is_none() {
             leased.holds.admit_readers(serial, token);
@@ -112,7 +111,9 @@ impl<W> Machine<W> {
     pub(in super::super) fn closed_gate(&mut self, inside: u32, last: Instant) {
         self.shared_at = self.shared_at.max(last);
         let (since, manner, ttl) = (self.shared_at, self.manner, self.policy.ttl);
-        if let Some(leased) = self.seats[self.gate].live_mut() {
+        // No seat has changed since the gate opened.
+        let Some(seat) = self.only_seat() else { return };
+        if let Some(leased) = self.seats[seat].live_mut() {
             leased.holds.set_readers(inside);
             if leased.holds.is_empty() {
                 leased.idle_until = since + leased.idles(since, manner, ttl);

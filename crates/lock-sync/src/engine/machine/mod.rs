@@ -110,8 +110,6 @@ pub(crate) struct Machine<W> {
     lease: Arc<Validity>,
     /// Whether there is a gate, which refers to `lease` as well.
     gated: bool,
-    /// The seat of the lease to which the gate was last open.
-    gate: usize,
     /// The store did not answer the last release. The outage counts for the next claim.
     trouble: Option<Outage>,
     /// Every error of an outage. An error may own anything, so its last copy leaves in a pass.
@@ -151,7 +149,6 @@ impl<W> Machine<W> {
             memory: None,
             lease: Arc::new(Validity::new(clock, Instant::from_nanos(0))),
             gated: false,
-            gate: 0,
             trouble: None,
             errors: Vec::new(),
             pass: Pass::at(Instant::from_nanos(0)),
