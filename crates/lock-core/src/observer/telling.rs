@@ -144,9 +144,19 @@ impl Telling {
         error: Option<&Error>,
     ) {
         if self.is_heard() {
-            let event = StoreAnswered { server: &server.to_string(), verb, error, took };
-            self.observers.tell(|observer| observer.store_answered(&event));
+            self.tell_of_answer(took, &server.to_string(), verb, error);
         }
+    }
+
+    fn tell_of_answer(
+        &self,
+        took: Duration,
+        server: &str,
+        verb: &'static str,
+        error: Option<&Error>,
+    ) {
+        let event = StoreAnswered { server, verb, error, took };
+        self.observers.tell(|observer| observer.store_answered(&event));
     }
 }
 
@@ -154,8 +164,7 @@ impl Told {
     /// A request on this connection, which was sent at `sent`, is over.
     pub fn answered(&self, verb: &'static str, sent: Instant, error: Option<&Error>) {
         let took = CLOCK.now().saturating_duration_since(sent);
-        let event = StoreAnswered { server: &self.server, verb, error, took };
-        self.telling.observers.tell(|observer| observer.store_answered(&event));
+        self.telling.tell_of_answer(took, &self.server, verb, error);
     }
 
     /// The connection has ended.
