@@ -32,6 +32,7 @@ pub(crate) fn text_in(slot: u16) -> String {
 fn number_for_every_slot() -> Vec<u32> {
     let mut numbers = vec![None; usize::from(SLOTS)];
     let mut missing = numbers.len();
+    // Ten numbers share all digits but the last one.
     for tens in 0u32.. {
         let before = if tens == 0 { 0 } else { crc16(tens.to_string().as_bytes()) };
         for digit in 0..10u8 {

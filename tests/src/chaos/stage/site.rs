@@ -145,17 +145,12 @@ impl Site {
         self.servers()[server].keep_from_replicas(cut);
     }
 
-    /// Waits until a lock is held at a server, and by no owner, or another one, at the other server. `false` if that does not
-    /// happen for a while: with confirmation no grant counts.
-    pub(in crate::chaos) fn differ(&self, here: usize, there: usize, others: bool) -> bool {
+    /// Waits until a lock is held at a server, and by no owner, or another one, at the other server. Gives up after a while:
+    /// with confirmation no grant counts.
+    pub(in crate::chaos) fn differ(&self, here: usize, there: usize, others: bool) {
         const PATIENCE: Duration = Duration::from_secs(3);
         let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            if self.differ_now(here, there, others) {
-                return true;
-            }
-        }
-        false
+        while Instant::now() < end && !self.differ_now(here, there, others) {}
     }
 
     /// Whether a lock is held at both servers by `others`, or otherwise at the first server alone.
