@@ -5,13 +5,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod broken;
+mod machine;
 mod others;
 mod smoke;
 mod stored;
 mod takeovers;
-
-/// One suite of runs at a time: the checkers compare times, so suites wait for one another.
-static STAGE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// The seed with which a test begins: `CHAOS_SEED`, or else its own, which is fixed. So a failure shows what a change breaks, and
 /// nothing else. To look for unknown bugs, use new seeds: see `tests/PROOF.md`.

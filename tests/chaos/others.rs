@@ -2,24 +2,16 @@
 //!
 //! The faults of workers, and those by which a cluster differs from one server, befall three members of a cluster of etcd.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use lock_tests::chaos::{Deployment, Fault, Plan, Scope, Victim};
 
-use lock_tests::chaos::check::Verdict;
-use lock_tests::chaos::stage::Cast;
-use lock_tests::chaos::{Deployment, Fault, Plan, Scope, Victim, run};
-
-use crate::{STAGE, first_seed};
+use crate::first_seed;
+use crate::machine::{cast, failures, stage};
 
 /// The faults of a run over PostgreSQL.
 const STEPS: usize = 5;
 
 /// The seed of the first run.
 const FIRST: u64 = 40;
-
-/// How often a plan is carried out if a run proves nothing, or breaks a promise.
-const RUNS: usize = 3;
 
 /// One plan for each group of so many faults.
 fn plans(over: Deployment, faults: &[Fault], steps: usize) -> Vec<Plan> {
@@ -36,45 +28,17 @@ fn all(over: Deployment) -> Vec<Fault> {
     faults
 }
 
-/// Carries out a plan until a run is sound. A promise that breaks once is reported, and fails the test if it breaks again.
-fn failure(plan: &Plan) -> Option<String> {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_lock-chaos"));
-    let cast = Cast { program, primitives: None, flaw: None };
-    let (mut broken, mut last) = (0, None);
-    for _ in 0..RUNS {
-        let report = run(plan, &cast);
-        if report.verdict() == Verdict::Sound {
-            println!("{report}");
-            return None;
-        }
-        println!("{report:#}");
-        broken += usize::from(report.verdict() == Verdict::Broken);
-        last = Some(format!("seed {}:\n{report:#}", plan.seed));
-        if broken == 2 {
-            break;
-        }
-    }
-    last
-}
-
 /// `CHAOS_SEED` gives another first seed. `lock-chaos run 60 --others` takes new seeds.
-fn no_fault_breaks_a_promise(plans: Vec<Plan>) {
-    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-    let plans = Mutex::new(plans);
-    let next = || plans.lock().unwrap().pop();
-    let failures = || std::iter::from_fn(next).filter_map(|it| failure(&it)).collect::<Vec<_>>();
-    // Two at a time: more of them would be late.
-    let failures: Vec<String> = thread::scope(|scope| {
-        let runs = [(); 2].map(|()| scope.spawn(failures));
-        runs.into_iter().flat_map(|run| run.join().unwrap()).collect()
-    });
+fn no_fault_breaks_a_promise(plans: &[Plan]) {
+    let _stage = stage();
+    let failures = failures(plans, &cast(None));
     assert!(failures.is_empty(), "CHAOS_SEED={}:\n{}", first_seed(FIRST), failures.join("\n"));
 }
 
 #[test]
 fn no_fault_breaks_a_promise_over_postgresql() {
     let over = Deployment::Postgres;
-    no_fault_breaks_a_promise(plans(over, &all(over), STEPS));
+    no_fault_breaks_a_promise(&plans(over, &all(over), STEPS));
 }
 
 #[test]
@@ -87,5 +51,5 @@ fn no_fault_breaks_a_promise_over_etcd() {
     let of_cluster = [&of_members[..], &of_leader, &of_workers].concat();
     let two = |over, faults: &[Fault]| plans(over, faults, faults.len().div_ceil(2));
     let [one, cluster] = [two(Deployment::Etcd, &of_one), two(Deployment::Members, &of_cluster)];
-    no_fault_breaks_a_promise([one, cluster].concat());
+    no_fault_breaks_a_promise(&[one, cluster].concat());
 }

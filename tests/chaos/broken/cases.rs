@@ -104,10 +104,10 @@ pub(super) const fn case(flaw: &'static str, breaks: Property, scene: Scene) -> 
     Case { flaw, breaks, scene }
 }
 
-/// Each worker lacks another server.
-fn ring(time: Duration) -> Vec<Step> {
+/// Each worker lacks another server, from this time on.
+fn ring(at: Duration, time: Duration) -> Vec<Step> {
     let lacks = |worker: usize| {
-        let lack = Step::new(Fault::Partition, ms(1_500), time);
+        let lack = Step::new(Fault::Partition, at, time);
         lack.servers(&[(worker + 2) % 3], 3).workers(&[worker])
     };
     [0, 1, 2].map(lacks).into()
@@ -116,10 +116,11 @@ fn ring(time: Duration) -> Vec<Step> {
 /// Single packets come seconds after a client has given up waiting for their answers. Each
 /// worker has a bare majority, so one vote that is lost is enough for a second holder.
 fn stragglers() -> Vec<Step> {
-    let time = ms(8_000);
-    let late = Step::new(Fault::Straggle, ms(1_500), time).how(How::By(ms(2_000)));
+    // With long holds, each task is served a few times only after this time.
+    let (at, time) = (ms(2_500), ms(8_000));
+    let late = Step::new(Fault::Straggle, at, time).how(How::By(ms(2_000)));
     let late = late.servers(&[0, 1, 2], 3).workers(&[0, 1, 2]);
-    ring(time).into_iter().chain([late]).collect()
+    ring(at, time).into_iter().chain([late]).collect()
 }
 
 /// Two workers have one server in common. It comes back with old data, again and again.
@@ -189,7 +190,7 @@ impl Scene {
             Self::Disconnected => Plan { wait_limit: ms(12_000), ..one(vec![disconnection()]) },
             Self::Flushed => one(vec![Step::new(Flush, ms(2_500), ms(0)).servers(&[0], 1)]),
             Self::Quorum => many(5, vec![]),
-            Self::Ring => many(3, ring(ms(5_000))),
+            Self::Ring => many(3, ring(ms(1_500), ms(5_000))),
             Self::Stragglers => Plan { hold: ms(400), ..many(3, stragglers()) },
             Self::Stale => {
                 let plan = Plan { workers: 2, tasks: 2, hold: ms(1_000), ..many(3, stale()) };

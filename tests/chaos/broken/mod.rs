@@ -6,35 +6,28 @@ mod historic;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use lock_tests::chaos::Report;
 use lock_tests::chaos::check::{Property, Verdict};
 use lock_tests::chaos::stage::Cast;
-use lock_tests::chaos::{Report, run};
 
 use self::cases::{CASES, Case, Scene};
 use self::historic::KEPT;
-use crate::STAGE;
-
-/// The number of runs at once for each core: each of them sleeps for most of the time.
-const JOBS: usize = 4;
+use crate::machine::{cast, run, stage};
 
 /// The most runs in which a flaw must show, and the most inconclusive runs of a lock without a flaw.
 const BUDGET: usize = 8;
 
 fn play(scene: Scene, flaw: &str, seed: u64) -> Report {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_lock-chaos"));
-    let primitives = Some(scene.primitives().to_owned());
-    run(&scene.plan(seed), &Cast { program, primitives, flaw: Some(flaw.to_owned()) })
+    let cast = Cast { flaw: Some(flaw.to_owned()), ..cast(Some(scene.primitives())) };
+    run(&scene.plan(seed), &cast)
 }
 
 /// `CHAOS_FLAW` selects one flaw, and `none` selects the lock without one.
 #[test]
 fn every_flaw_is_found_and_nothing_where_there_is_none() {
-    let _stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _stage = stage();
     let only = std::env::var("CHAOS_FLAW").ok();
     let wanted = |flaw: &str| only.as_deref().is_none_or(|only| only == flaw);
     let scenes: BTreeSet<Scene> = CASES.iter().map(|case| case.scene).collect();
@@ -73,20 +66,10 @@ enum Job {
 
 /// Proves all statements, and names those that could not be proved.
 fn all(jobs: &[Job]) -> Vec<String> {
-    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     thread::scope(|scope| {
-        for _ in 0..(JOBS * cores).min(jobs.len()) {
-            scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = job.done() {
-                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(why);
-                    }
-                }
-            });
-        }
-    });
-    failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let all: Vec<_> = jobs.iter().map(|job| scope.spawn(|| job.done())).collect();
+        all.into_iter().filter_map(|one| one.join().unwrap().err()).collect()
+    })
 }
 
 impl Job {

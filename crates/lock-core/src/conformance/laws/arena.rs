@@ -1,10 +1,16 @@
 //! An arena in which many clients contend for a key, and which counts the holders inside.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use super::super::scene::Client;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time;
+
+use super::super::Harness;
+use super::super::scene::{Client, Scene, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
-use crate::{Backend, Claim, Grant, Mode, Ttl};
+use crate::{AcquireOutcome, Backend, Claim, Grant, Mode, Ttl};
 
 /// The counters that the holders of one key share.
 pub(super) struct Arena {
@@ -26,8 +32,28 @@ impl Arena {
     }
 
     /// How many holders have been inside.
-    pub(super) fn grants(&self) -> usize {
+    fn grants(&self) -> usize {
         self.grants.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the end of the tasks whose clients come in. The tasks fail if no client comes in for `patience`. How long
+    /// all tasks take together depends on the machine.
+    pub(super) async fn emptied_by(&self, mut tasks: JoinSet<Check>, patience: Duration) -> Check {
+        let mut seen = self.grants();
+        loop {
+            match time::timeout(patience, tasks.join_next()).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(result)) => result.map_err(task_failed)??,
+                Err(_) => {
+                    let grants = self.grants();
+                    ensure!(
+                        grants > seen,
+                        "no client came in for {patience:?}, after {grants} grants"
+                    );
+                    seen = grants;
+                }
+            }
+        }
     }
 
     /// Enters with a lease, leaves, and releases the lease.
@@ -57,6 +83,35 @@ impl Arena {
     }
 }
 
-pub(super) fn task_failed(error: tokio::task::JoinError) -> Failure {
+/// One client for each mode asks for one key again and again, without a queue, until the key has been granted `enough` times.
+pub(super) async fn contest<H: Harness>(
+    scene: &Scene<'_, H>,
+    room: u32,
+    modes: &[Mode],
+    enough: usize,
+) -> Check {
+    let (key, ttl) = (scene.key()?, scene.long());
+    let pause = scene.ttl().duration() / 100;
+    let arena = Arc::new(Arena::new(room));
+    let mut tasks = JoinSet::new();
+    for (client, &mode) in scene.clients(modes.len()).await?.into_iter().zip(modes) {
+        let (arena, key) = (Arc::clone(&arena), key.clone());
+        tasks.spawn(async move {
+            while arena.grants() < enough {
+                let claim = in_mode(&key, mode)?;
+                match client.attempt(&claim, ttl).await? {
+                    AcquireOutcome::Granted(grant) => {
+                        arena.hold(&client, &claim, ttl, grant).await?;
+                    }
+                    _ => time::sleep(pause).await,
+                }
+            }
+            Check::Ok(())
+        });
+    }
+    arena.emptied_by(tasks, scene.patience()).await
+}
+
+pub(super) fn task_failed(error: JoinError) -> Failure {
     Failure::Broken(format!("a client's task failed: {error}"))
 }

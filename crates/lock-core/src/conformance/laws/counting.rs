@@ -1,15 +1,11 @@
 //! Permits.
 
-use std::sync::Arc;
-
-use tokio::task::JoinSet;
-
 use super::super::Harness;
 use super::super::line::queued;
 use super::super::scene::{Scene, in_mode};
-use super::super::verdict::{Check, Failure, ensure};
-use super::arena::{Arena, task_failed};
-use crate::{Acquire, AcquireOutcome, ErrorKind, Mode};
+use super::super::verdict::{Check, ensure};
+use super::arena::contest;
+use crate::{ErrorKind, Mode};
 
 /// `take` of three permits.
 fn permits(take: u32) -> Mode {
@@ -42,33 +38,7 @@ pub(in super::super) async fn permits_add_up_to_their_limit<H: Harness>(
 pub(in super::super) async fn permits_never_exceed_their_limit<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
-    const ENOUGH: usize = 60;
-    let clients = scene.clients(6).await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let (pause, patience) = (scene.ttl().duration() / 100, scene.patience());
-    let arena = Arc::new(Arena::new(3));
-    let mut tasks = JoinSet::new();
-    for (client, take) in clients.into_iter().zip([1, 2, 1, 3, 1, 2]) {
-        let (arena, key) = (Arc::clone(&arena), key.clone());
-        let contend = async move {
-            while arena.grants() < ENOUGH {
-                let request = Acquire::new(in_mode(&key, permits(take))?, ttl);
-                match client.ask(&request).await? {
-                    AcquireOutcome::Granted(grant) => {
-                        arena.hold(&client, &request.claim, ttl, grant).await?;
-                    }
-                    _ => tokio::time::sleep(pause).await,
-                }
-            }
-            Check::Ok(())
-        };
-        tasks.spawn(tokio::time::timeout(patience, contend));
-    }
-    while let Some(result) = tasks.join_next().await {
-        let late = |_| Failure::Broken(format!("clients got nowhere within {patience:?}"));
-        result.map_err(task_failed)?.map_err(late)??;
-    }
-    Ok(())
+    contest(&scene, 3, &[1, 2, 1, 3, 1, 2].map(permits), 60).await
 }
 
 pub(in super::super) async fn an_expired_holders_permits_return<H: Harness>(

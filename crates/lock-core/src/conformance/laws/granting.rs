@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::super::Harness;
 use super::super::scene::{Scene, granted};
 use super::super::verdict::{Check, Failure, ensure};
-use super::arena::{Arena, task_failed};
+use super::arena::{contest, task_failed};
 use super::slow::seen_late;
 use crate::{Acquire, AcquireOutcome, ErrorKind, Key, Ttl};
 
@@ -61,34 +61,8 @@ pub(in super::super) async fn contenders_get_exactly_one_grant<H: Harness>(
 }
 
 pub(in super::super) async fn holders_never_overlap<H: Harness>(scene: Scene<'_, H>) -> Check {
-    /// The number of grants after which the clients stop.
-    const ENOUGH: usize = 100;
-    let clients = scene.clients(8).await?;
-    let (key, ttl) = (scene.key()?, scene.long());
-    let (pause, patience) = (scene.ttl().duration() / 100, scene.patience());
-    let arena = Arc::new(Arena::new(1));
-    let mut tasks = JoinSet::new();
-    for client in clients {
-        let (arena, key) = (Arc::clone(&arena), key.clone());
-        let contend = async move {
-            while arena.grants() < ENOUGH {
-                let claim = client.claim(&key)?;
-                match client.attempt(&claim, ttl).await? {
-                    AcquireOutcome::Granted(grant) => {
-                        arena.hold(&client, &claim, ttl, grant).await?
-                    }
-                    _ => tokio::time::sleep(pause).await,
-                }
-            }
-            Check::Ok(())
-        };
-        tasks.spawn(tokio::time::timeout(patience, contend));
-    }
-    while let Some(result) = tasks.join_next().await {
-        let late = |_| Failure::Broken(format!("clients got nowhere within {patience:?}"));
-        result.map_err(task_failed)?.map_err(late)??;
-    }
-    Ok(())
+    let mode = scene.claim(&scene.key()?)?.mode;
+    contest(&scene, 1, &[mode; 8], 100).await
 }
 
 pub(in super::super) async fn keys_are_independent<H: Harness>(scene: Scene<'_, H>) -> Check {

@@ -9,7 +9,7 @@ use super::super::Harness;
 use super::super::line::refused;
 use super::super::scene::{Held, Scene};
 use super::super::verdict::{Check, Failure, ensure};
-use super::arena::{Arena, task_failed};
+use super::arena::Arena;
 use crate::{Acquire, AcquireOutcome, ErrorKind, Hint};
 
 pub(in super::super) async fn a_refused_watcher_is_queued<H: Harness>(
@@ -246,8 +246,5 @@ pub(in super::super) async fn queued_holders_never_overlap<H: Harness>(
             Check::Ok(())
         });
     }
-    while let Some(result) = tasks.join_next().await {
-        result.map_err(task_failed)??;
-    }
-    Ok(())
+    arena.emptied_by(tasks, scene.patience()).await
 }
