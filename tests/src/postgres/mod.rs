@@ -248,8 +248,14 @@ impl PostgresServer {
         words.push(self.programs.join("postgres").display().to_string());
         words.extend(["-D".to_owned(), self.data().display().to_string()]);
         words.extend(["-k".to_owned(), folder, "-p".to_owned(), port]);
-        let usual =
-            ["listen_addresses=127.0.0.1", "max_connections=400", "shared_buffers=32MB", "jit=off"];
+        let usual = [
+            "listen_addresses=127.0.0.1",
+            "max_connections=400",
+            "shared_buffers=32MB",
+            "jit=off",
+            // In the folder of the data: a server that is killed leaves nothing elsewhere.
+            "dynamic_shared_memory_type=mmap",
+        ];
         for setting in usual.iter().map(|&it| it.to_owned()).chain(self.options.iter().cloned()) {
             words.extend(["-c".to_owned(), setting]);
         }

@@ -414,7 +414,7 @@ impl Builder {
     /// and the feature `tls` is off; [`ErrorKind::Other`] if the operating system gives no random bytes.
     pub fn build(self) -> Result<RedisBackend, Error> {
         let target = self.target()?;
-        self.check(&target)?;
+        self.check(&target, cfg!(feature = "tls"))?;
         let database = target.server().database;
         let retention = self.retention.as_millis() as u64;
         let gap = self.gap.map(|(turns, pause)| Gap { turns, pause: pause.as_millis() as u64 });
@@ -457,8 +457,8 @@ impl Builder {
     }
 
     /// Checks the options.
-    fn check(&self, target: &Target) -> Result<(), Error> {
-        if target.server().tls && !cfg!(feature = "tls") {
+    fn check(&self, target: &Target, knows_tls: bool) -> Result<(), Error> {
+        if target.server().tls && !knows_tls {
             return Err(invalid("TLS is asked for: enable the feature `tls` of lock-redis"));
         }
         for timeout in [self.command_timeout, self.connect_timeout] {
@@ -577,10 +577,10 @@ mod tests {
         assert!(builder().confirm(1, Duration::from_secs(1)).confirm_on_disk(true).build().is_ok());
     }
 
-    #[cfg(not(feature = "tls"))]
     #[test]
     fn tls_needs_its_feature() {
-        let error = RedisBackend::builder("rediss://127.0.0.1").build().unwrap_err();
+        let builder = RedisBackend::builder("rediss://127.0.0.1");
+        let error = builder.check(&builder.target().unwrap(), false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
         assert!(error.to_string().contains("feature `tls`"));
     }

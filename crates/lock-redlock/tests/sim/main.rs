@@ -67,7 +67,7 @@ use quiet::{contend, take_turns};
 use story::{Ending, tell};
 
 /// How many stories of each kind are told unless it is said.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 150;
 
 const MESSAGES: Faults = Faults {
     messages: true,

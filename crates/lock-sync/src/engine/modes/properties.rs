@@ -11,7 +11,7 @@ use crate::engine::machine::Policy;
 use crate::engine::tests::common::{any_answer, cases};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(750), max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(500), max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Holders that hold at once may hold together, waiters are served in order, every waiter gets an
     /// outcome, and nothing stays behind.

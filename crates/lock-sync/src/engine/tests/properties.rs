@@ -7,7 +7,7 @@ use super::common::{any_answer, cases};
 use super::events::{Event, event, manner, policy};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(1_500), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(1_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// In any order of events, with any answers of the store: at most one task holds the lock, waiters are
     /// served in order, tokens increase, every waiter gets an outcome, and nothing stays behind.
@@ -30,7 +30,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(1_500), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(1_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The machine does not ask a store endlessly at one instant, whether the store fails or answers.
     #[test]
