@@ -116,7 +116,7 @@ fn ring(at: Duration, time: Duration) -> Vec<Step> {
 /// Single packets come seconds after a client has given up waiting for their answers. Each
 /// worker has a bare majority, so one vote that is lost is enough for a second holder.
 fn stragglers() -> Vec<Step> {
-    // With long holds, each task is served a few times only after this time.
+    // Holds are long: it takes this time until each task has had its turns.
     let (at, time) = (ms(2_500), ms(8_000));
     let late = Step::new(Fault::Straggle, at, time).how(How::By(ms(2_000)));
     let late = late.servers(&[0, 1, 2], 3).workers(&[0, 1, 2]);

@@ -36,8 +36,8 @@ impl Arena {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// Waits for the end of the tasks whose clients come in. The tasks fail if no client comes in for `patience`. How long
-    /// all tasks take together depends on the machine.
+    /// Waits until the tasks of all clients have ended. Fails if no client comes in for `patience`. How long all tasks take
+    /// together depends on the machine.
     pub(super) async fn emptied_by(&self, mut tasks: JoinSet<Check>, patience: Duration) -> Check {
         let mut seen = self.grants();
         loop {
