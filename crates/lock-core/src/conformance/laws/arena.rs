@@ -10,7 +10,7 @@ use tokio::time;
 use super::super::Harness;
 use super::super::scene::{Client, Scene, in_mode};
 use super::super::verdict::{Check, Failure, ensure};
-use crate::{AcquireOutcome, Backend, Claim, Grant, Mode, Ttl};
+use crate::{Acquire, AcquireOutcome, Backend, Claim, Grant, Mode, Ttl};
 
 /// The counters that the holders of one key share.
 pub(super) struct Arena {
@@ -98,10 +98,10 @@ pub(super) async fn contest<H: Harness>(
         let (arena, key) = (Arc::clone(&arena), key.clone());
         tasks.spawn(async move {
             while arena.grants() < enough {
-                let claim = in_mode(&key, mode)?;
-                match client.attempt(&claim, ttl).await? {
+                let request = Acquire::new(in_mode(&key, mode)?, ttl);
+                match client.ask(&request).await? {
                     AcquireOutcome::Granted(grant) => {
-                        arena.hold(&client, &claim, ttl, grant).await?;
+                        arena.hold(&client, &request.claim, ttl, grant).await?;
                     }
                     _ => time::sleep(pause).await,
                 }
