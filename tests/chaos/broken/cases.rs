@@ -117,7 +117,7 @@ fn ring(at: Duration, time: Duration) -> Vec<Step> {
 /// worker has a bare majority, so one vote that is lost is enough for a second holder.
 fn stragglers() -> Vec<Step> {
     // Holds are long: it takes this time until each task has had its turns.
-    let (at, time) = (ms(2_500), ms(8_000));
+    let (at, time) = (ms(2_500), ms(20_000));
     let late = Step::new(Fault::Straggle, at, time).how(How::By(ms(2_000)));
     let late = late.servers(&[0, 1, 2], 3).workers(&[0, 1, 2]);
     ring(at, time).into_iter().chain([late]).collect()
@@ -196,6 +196,14 @@ impl Scene {
                 let plan = Plan { workers: 2, tasks: 2, hold: ms(1_000), ..many(3, stale()) };
                 plan.with_ttl(ms(1_200))
             }
+        }
+    }
+
+    /// How many runs it takes about until a flaw shows.
+    pub(super) fn runs(self) -> u32 {
+        match self {
+            Self::Stragglers => 2,
+            _ => 1,
         }
     }
 

@@ -18,7 +18,6 @@ use crate::chaos::history::{Deed, Event, Op};
 /// than groups among the tasks that waited in some part of it. Nor can there be more groups among the tasks that
 /// passed than tasks that may have led. A task whose time ran out may have been counted, and may even have led: it
 /// does not know whether its arrival let the others pass.
-/// others were let pass by its arrival, it does not know.
 pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
     let mut violations = Vec::new();
     // The terms say how long the store may count a task, and when another may take the place of a living one.
@@ -40,14 +39,11 @@ pub(super) fn check(events: &[Event], terms: &Terms) -> Vec<Violation> {
         let there = times(visits.iter());
         let may_lead = times(visits.iter().filter(|visit| visit.passed != Some(false)));
         let leaders = visits.iter().filter(|visit| visit.passed == Some(true));
-        let many = shortest(leaders, |count, begin, end| {
-            count * u64::from(of) > there.between(begin, end)
-        });
-        let few = shortest(passes, |count, begin, end| {
-            // Each group may be joined by the tasks whose places its members took.
-            let is_whole = !unrest.touches(begin - terms.ttl, end);
-            let groups = if is_whole { count.div_ceil(of.into()) } else { 1 };
-            groups > may_lead.between(begin, end)
+        let many = shortest(leaders, &there, |count, there, _| count * u64::from(of) > there);
+        let few = shortest(passes, &may_lead, |count, may_lead, (begin, end)| {
+            // Each group may be joined by the tasks whose places its members took: then all may be one group.
+            let is_whole = || !unrest.touches(begin - terms.ttl, end);
+            count.div_ceil(of.into()) > may_lead && (may_lead == 0 || is_whole())
         });
         let tell = |(begin, end): (Instant, Instant), what: &str| {
             let text = format!("{what} for groups of {of} from {} on", begin.as_nanos());
@@ -66,23 +62,31 @@ fn times<'a>(visits: impl Iterator<Item = &'a Visit<'a>>) -> Times {
     times
 }
 
-/// The times, each from an arrival to an end, that contain too many of these visits. Each is as short as possible
-/// and overlaps no earlier one, so an early finding hides no later one.
+/// The times, each from an arrival to an end, that contain too many of these visits beside those that overlap the time. Each is
+/// as short as possible and overlaps no earlier one, so an early finding hides no later one.
+///
+/// There are as many times as pairs of visits. So what depends on one end of a time alone is looked up once.
 fn shortest<'a>(
     visits: impl Iterator<Item = &'a Visit<'a>>,
-    wrong: impl Fn(u64, Instant, Instant) -> bool,
+    overlapping: &Times,
+    wrong: impl Fn(u64, u64, (Instant, Instant)) -> bool,
 ) -> Vec<(Instant, Instant)> {
     let mut visits: Vec<_> = visits.map(|visit| (visit.last, visit.arrived)).collect();
     visits.sort_unstable();
     let (mut found, mut arrived) = (Vec::<(Instant, Instant)>::new(), Vec::new());
     for (end, begin) in visits {
-        arrived.insert(arrived.partition_point(|at| *at < begin), begin);
-        let since = found.last().map(|&(_, end)| end);
-        let later = arrived.iter().rev().take_while(|at| since.is_none_or(|since| **at > since));
-        let mut counted = (1..).zip(later);
-        found.extend(
-            counted.find(|&(count, &begin)| wrong(count, begin, end)).map(|(_, &at)| (at, end)),
-        );
+        let place = arrived.partition_point(|&(at, _)| at < begin);
+        arrived.insert(place, (begin, overlapping.ended(begin)));
+        let (begun, since) = (overlapping.begun(end), found.last().map(|&(_, end)| end));
+        for (count, &(begin, ended)) in (1..).zip(arrived.iter().rev()) {
+            if since.is_some_and(|since| begin <= since) {
+                break;
+            }
+            if wrong(count, begun - ended, (begin, end)) {
+                found.push((begin, end));
+                break;
+            }
+        }
     }
     found
 }

@@ -215,13 +215,21 @@ impl Times {
 
     /// The sum of the weights that overlap this time.
     pub(super) fn between(&self, begin: Instant, end: Instant) -> u64 {
-        let sum = |list: &[(Instant, u64)], count: usize| match count {
-            0 => 0,
-            _ => list[count - 1].1,
-        };
-        let begun = self.begins.partition_point(|(at, _)| *at <= end);
-        let ended = self.ends.partition_point(|(at, _)| *at < begin);
-        sum(&self.begins, begun) - sum(&self.ends, ended)
+        self.begun(end) - self.ended(begin)
+    }
+
+    /// The sum of the weights that have begun at this moment.
+    pub(super) fn begun(&self, end: Instant) -> u64 {
+        Self::sum(&self.begins, self.begins.partition_point(|(at, _)| *at <= end))
+    }
+
+    /// The sum of the weights that have ended before this moment.
+    pub(super) fn ended(&self, begin: Instant) -> u64 {
+        Self::sum(&self.ends, self.ends.partition_point(|(at, _)| *at < begin))
+    }
+
+    fn sum(list: &[(Instant, u64)], count: usize) -> u64 {
+        count.checked_sub(1).map_or(0, |last| list[last].1)
     }
 }
 
