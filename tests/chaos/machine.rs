@@ -68,9 +68,17 @@ fn share(plan: &Plan, cast: &Cast) -> u32 {
 /// A promise that breaks once is reported, and two more runs must be sound: a change must not fail because of a rare bug that it
 /// did not cause. `lock-chaos run` fails at the first broken promise.
 pub(crate) fn failures(plans: &[Plan], cast: &Cast) -> Vec<String> {
+    complaints(plans, |plan| failure(plan, cast))
+}
+
+/// Tries out all of them at once, and returns what is wrong. The runs wait for their shares of the machine.
+pub(crate) fn complaints<T: Sync>(
+    all: &[T],
+    complaint: impl Fn(&T) -> Option<String> + Sync,
+) -> Vec<String> {
     thread::scope(|scope| {
-        let spawn = |plan| scope.spawn(move || failure(plan, cast));
-        let all: Vec<_> = plans.iter().map(spawn).collect();
+        let complaint = &complaint;
+        let all: Vec<_> = all.iter().map(|it| scope.spawn(move || complaint(it))).collect();
         all.into_iter().filter_map(|one| one.join().unwrap()).collect()
     })
 }
@@ -79,7 +87,7 @@ fn failure(plan: &Plan, cast: &Cast) -> Option<String> {
     let (mut broken, mut needed, mut last) = (false, 1, String::new());
     for _ in 0..RUNS {
         let report = run(plan, cast);
-        last = format!("CHAOS_SEED={}: {report:#}", plan.seed);
+        last = format!("seed {}:\n{report:#}", plan.seed);
         match report.verdict() {
             Verdict::Broken if broken => break,
             Verdict::Broken => (broken, needed) = (true, 2),

@@ -10,7 +10,7 @@ use crate::first_seed;
 use crate::machine::{cast, failures, run, stage};
 
 /// This many runs contain every fault, if the first seed is a multiple of the number of deployments.
-const RUNS: u64 = 10;
+const RUNS: usize = 10;
 
 /// The first seed.
 const FIRST: u64 = 20;
@@ -19,9 +19,10 @@ const FIRST: u64 = 20;
 #[test]
 fn no_fault_breaks_a_promise() {
     let _stage = stage();
-    let plans: Vec<Plan> = (first_seed(FIRST)..).take(RUNS as usize).map(Suite::plan).collect();
+    let first = first_seed(FIRST);
+    let plans: Vec<Plan> = (first..).take(RUNS).map(Suite::plan).collect();
     let failures = failures(&plans, &cast(None));
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(failures.is_empty(), "CHAOS_SEED={first}:\n{}", failures.join("\n"));
 }
 
 /// Most tasks write without a check of their guards. If such a task stands still for longer than its lease, other

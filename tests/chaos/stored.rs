@@ -15,8 +15,9 @@ const SEED: u64 = 3;
 #[test]
 fn no_fault_loses_a_committed_value() {
     let _stage = stage();
-    let plan = |over| Plan::draw(first_seed(SEED), &Scope::default().over(&[over]).steps(STEPS));
+    let seed = first_seed(SEED);
+    let plan = |over| Plan::draw(seed, &Scope::default().over(&[over]).steps(STEPS));
     let plans = [Deployment::Memory, Deployment::Redis, Deployment::Quorum(3)].map(plan);
     let failures = failures(&plans, &cast(Some("stored")));
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(failures.is_empty(), "CHAOS_SEED={seed}:\n{}", failures.join("\n"));
 }

@@ -6,7 +6,6 @@ mod historic;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::thread;
 
 use lock_tests::chaos::Report;
 use lock_tests::chaos::check::{Property, Verdict};
@@ -14,7 +13,7 @@ use lock_tests::chaos::stage::Cast;
 
 use self::cases::{CASES, Case, Scene};
 use self::historic::KEPT;
-use crate::machine::{cast, run, stage};
+use crate::machine::{cast, complaints, run, stage};
 
 /// The most runs in which a flaw must show, and the most inconclusive runs of a lock without a flaw.
 const BUDGET: usize = 8;
@@ -43,7 +42,7 @@ fn every_flaw_is_found_and_nothing_where_there_is_none() {
     };
     jobs.sort_by_key(|job| Reverse(took(job)));
     assert!(!jobs.is_empty(), "there is no flaw {only:?}");
-    let failures = all(&jobs);
+    let failures = complaints(&jobs, |job| job.done().err());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -65,14 +64,6 @@ enum Job {
     Kept(&'static Case),
     /// Nothing is found.
     Sound(Scene),
-}
-
-/// Proves all statements, and names those that could not be proved.
-fn all(jobs: &[Job]) -> Vec<String> {
-    thread::scope(|scope| {
-        let all: Vec<_> = jobs.iter().map(|job| scope.spawn(|| job.done())).collect();
-        all.into_iter().filter_map(|one| one.join().unwrap().err()).collect()
-    })
 }
 
 impl Job {
