@@ -1,12 +1,10 @@
 //! Readers and writers of several processes.
 
 use lock_sync::{OwnedRwLockReadGuard, RwLockReadGuard};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Instant;
-use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
+use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, eventually_async, lock_worker};
 
 use crate::support::{
     AT_ONCE, Leftovers, Mixers, Pair, SOON, TTL, leases, line_up, now, options, rwlock, soon,
@@ -118,61 +116,37 @@ async fn readers_do_not_share_any_more_when_a_writer_waits_elsewhere() {
     );
 }
 
-/// How often, and for how long, a process passes the lease on by default.
-const BUDGET: Duration = Duration::from_millis(10);
+/// What readers could spend if they passed the lease on while a writer waits: much more than a busy machine adds to the
+/// wait of the writer.
+const BUDGET: Duration = Duration::from_secs(2);
 
-/// How long writers wait for the readers of three processes that never cease, and how often a process
-/// has overtaken each writer.
-fn among_readers(fair: bool) -> Vec<(Duration, usize)> {
+/// Readers of three processes that never cease. A process hears of the writer at some time, and then lets no further
+/// reader in.
+fn a_writer_comes_in_at_once_among_readers(options: &WorkerBuilder) {
     let server = RedisServer::start();
-    let readers = (0..3).map(|_| options(TTL).fair(fair).spawn(&server.url())).collect();
+    let readers = (0..3).map(|_| options.clone().spawn(&server.url())).collect();
     let [writer] = workers(&server, TTL);
     let mixers = Mixers::start(readers, 4, "read");
     let mut waits = Vec::new();
-    // The readers hear of waiting writers once they have held the lock for a moment: so not of the
-    // first writer.
-    for _ in 0..=20 {
+    for _ in 0..20 {
         let asked = now();
         writer.send("lock it write");
         let locked = writer.wait_for("locked it", SOON);
-        waits.push((asked, locked.at));
+        waits.push(locked.at.saturating_duration_since(asked));
         writer.unlock("it");
         mixers.goes_on(SOON);
     }
-    let history = mixers.rest();
-    history.assert_readers_and_writers();
-    let wait = |(asked, had): (Instant, Instant)| {
-        let mut overtook = HashMap::<u32, usize>::new();
-        for span in history.spans().iter().filter(|span| span.asked > asked && span.had < had) {
-            *overtook.entry(span.process).or_default() += 1;
-        }
-        let most = overtook.into_values().max().unwrap_or_default();
-        (had.saturating_duration_since(asked), most)
-    };
-    let mut waits: Vec<_> = waits.into_iter().skip(1).map(wait).collect();
-    waits.sort_unstable();
-    waits
+    mixers.rest().assert_readers_and_writers();
+    // The readers hear of waiting writers once they have held the lock for a moment: so not of the first writer.
+    assert!(waits[1..].iter().all(|wait| *wait < BUDGET), "{waits:?}");
 }
 
 #[test]
-fn readers_that_never_cease_let_a_writer_in_within_their_budget() {
-    let waits = among_readers(false);
-    // They read together, and spend their budgets at the same time. An overloaded machine makes some of
-    // the waits longer.
-    let (undisturbed, longest) = (waits[waits.len() / 4].0, waits[waits.len() - 1].0);
-    assert!(undisturbed <= BUDGET * 3, "{waits:?}");
-    assert!(longest <= BUDGET + Duration::from_secs(1), "{waits:?}");
+fn readers_that_never_cease_let_a_writer_in_and_spend_no_budget() {
+    a_writer_comes_in_at_once_among_readers(&options(TTL).budget(BUDGET));
 }
 
 #[test]
 fn in_fair_mode_readers_that_never_cease_let_a_writer_in_when_those_there_have_left() {
-    let waits = among_readers(true);
-    let mut overtaken: Vec<usize> = waits.iter().map(|(_, turns)| *turns).collect();
-    overtaken.sort_unstable();
-    // Four tasks read for up to a millisecond. They may come back until their process hears of the writer. On a
-    // busy machine that takes a few milliseconds. Readers that spend their budget of 10 ms come back 80 times.
-    let undisturbed = overtaken[overtaken.len() / 8];
-    assert!(undisturbed <= 4 * 8, "{waits:?}");
-    // If the watch of the writer's process starts late, the process asks now and then.
-    assert!(waits[waits.len() - 1].0 <= SOON, "{waits:?}");
+    a_writer_comes_in_at_once_among_readers(&options(TTL).fair(true));
 }

@@ -28,15 +28,15 @@ impl Way {
 
 /// A time in which a task certainly held the lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) process: u32,
+struct Span {
+    process: u32,
     task: u32,
     turn: u64,
-    pub(crate) way: Way,
+    way: Way,
     token: FencingToken,
     /// When the turn began: the task asked after that.
-    pub(crate) asked: Instant,
-    pub(crate) had: Instant,
+    asked: Instant,
+    had: Instant,
     until: Instant,
 }
 
@@ -92,10 +92,6 @@ impl History {
     fn of(mut spans: Vec<Span>) -> Self {
         spans.sort_unstable_by_key(|span| span.had);
         Self(spans)
-    }
-
-    pub(crate) fn spans(&self) -> &[Span] {
-        &self.0
     }
 
     /// The number of turns.

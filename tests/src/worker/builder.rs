@@ -60,6 +60,11 @@ impl WorkerBuilder {
         self.option("--fair", fair)
     }
 
+    /// For how long it passes the lock on among its own tasks while another process waits.
+    pub fn budget(self, time: Duration) -> Self {
+        self.option("--budget", time.as_millis())
+    }
+
     /// For how long it keeps a lease that none of its tasks holds.
     pub fn cache(self, idle: Duration) -> Self {
         self.option("--cache", idle.as_millis())

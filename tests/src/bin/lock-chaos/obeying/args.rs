@@ -47,6 +47,10 @@ fn locks<B: Backend>(
             "--renewal" => builder.renewal(value.parse()?),
             "--fair" if value.parse()? => builder.handoff(Handoff::Fair),
             "--fair" => builder,
+            "--budget" => {
+                let time = millis(&value)?;
+                builder.handoff(Handoff::Budget { handoffs: u32::MAX, time })
+            }
             _ => return Err(format!("unknown option {name}").into()),
         };
     }
