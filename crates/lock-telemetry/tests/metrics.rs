@@ -78,9 +78,16 @@ fn key(name: &str) -> Key {
 
 fn acquire(metrics: &Metrics, key: &Key, mode: Mode, end: Option<AcquireEnd<'_>>) {
     let id = AcquisitionId::draw();
-    metrics.acquire_begun(&AcquireBegun { id, key, mode });
+    metrics.acquire_begun(&AcquireBegun { id, key, mode, stands_for: 1 });
     if let Some(end) = end {
-        metrics.acquire_ended(&AcquireEnded { id, key, mode, outcome: end, waited: TOOK });
+        metrics.acquire_ended(&AcquireEnded {
+            id,
+            key,
+            mode,
+            outcome: end,
+            waited: TOOK,
+            stands_for: 1,
+        });
     }
 }
 
@@ -117,7 +124,14 @@ fn holds_are_measured_by_their_end_and_beside_the_ttl() {
     let (orders, token) = (key("orders/42"), FencingToken::new(7));
     let begin = |number| {
         let (id, mode) = (HoldId::new(1, number), Mode::Shared);
-        bench.metrics.hold_begun(&HoldBegun { id, acquisition: None, key: &orders, mode, token });
+        bench.metrics.hold_begun(&HoldBegun {
+            id,
+            acquisition: None,
+            key: &orders,
+            mode,
+            token,
+            stands_for: 1,
+        });
     };
     let end = |number, how| {
         let (id, mode) = (HoldId::new(1, number), Mode::Shared);
@@ -129,6 +143,7 @@ fn holds_are_measured_by_their_end_and_beside_the_ttl() {
             how,
             held: TOOK,
             ttl: TTL,
+            stands_for: 1,
         });
     };
     (1..=4).for_each(begin);
@@ -141,6 +156,38 @@ fn holds_are_measured_by_their_end_and_beside_the_ttl() {
             ("lock.hold.duration{outcome=lost,mode=shared}", Value::Times(vec![0.25])),
             ("lock.hold.ttl_ratio{}", Value::Times(vec![0.25, 0.25])),
             ("lock.held{mode=shared}", Value::Now(2.0)),
+        ],
+    );
+}
+
+#[test]
+fn an_event_counts_for_all_acquisitions_for_which_it_stands() {
+    let bench = Bench::new(|it| it);
+    let (orders, mode, token) = (key("orders/42"), Mode::Exclusive, FencingToken::new(7));
+    let (id, hold, stands_for) = (AcquisitionId::draw(), HoldId::new(1, 1), 3);
+    let (key, acquisition, waited, held) = (&orders, Some(id), TOOK, TOOK);
+    let outcome = AcquireEnd::Granted { hold, entered: Entered::HandOff };
+    let begun = AcquireBegun { id, key, mode, stands_for };
+    let ended = AcquireEnded { id, key, mode, outcome, waited, stands_for };
+    let (id, how, ttl) = (hold, HoldEnd::Dropped, TTL);
+    let holds = HoldBegun { id, acquisition, key, mode, token, stands_for };
+    let held = HoldEnded { id, acquisition, key, mode, how, held, ttl, stands_for };
+    for _ in 0..2 {
+        bench.metrics.acquire_begun(&begun);
+        bench.metrics.hold_begun(&holds);
+    }
+    bench.metrics.acquire_ended(&ended);
+    bench.metrics.hold_ended(&held);
+    let acquired = "lock.acquire.duration{outcome=granted,mode=exclusive,entered=handoff}";
+    check(
+        &bench.read(),
+        &[
+            ("lock.waiting{mode=exclusive}", Value::Now(3.0)),
+            (acquired, Value::Times(vec![0.25; 3])),
+            ("lock.handoffs{kind=local}", Value::Count(3)),
+            ("lock.held{mode=exclusive}", Value::Now(3.0)),
+            ("lock.hold.duration{outcome=dropped,mode=exclusive}", Value::Times(vec![0.25; 3])),
+            ("lock.hold.ttl_ratio{}", Value::Times(vec![0.25; 3])),
         ],
     );
 }

@@ -29,12 +29,26 @@ fn key(name: &str) -> Key {
 /// The events of one caller that waits, and holds the lock for a while.
 fn one_turn(traces: &Traces, key: &Key, during: impl FnOnce(HoldId)) {
     let (id, hold) = (AcquisitionId::draw(), HoldId::new(1, 1));
-    traces.acquire_begun(&AcquireBegun { id, key, mode: MODE });
-    traces.acquire_waits(&AcquireWaits { id, key, mode: MODE });
+    traces.acquire_begun(&AcquireBegun { id, key, mode: MODE, stands_for: 1 });
+    traces.acquire_waits(&AcquireWaits { id, key, mode: MODE, stands_for: 1 });
     let end = AcquireEnd::Granted { hold, entered: Entered::HandOff };
-    traces.acquire_ended(&AcquireEnded { id, key, mode: MODE, outcome: end, waited: TOOK });
+    traces.acquire_ended(&AcquireEnded {
+        id,
+        key,
+        mode: MODE,
+        outcome: end,
+        waited: TOOK,
+        stands_for: 1,
+    });
     let token = FencingToken::new(7);
-    traces.hold_begun(&HoldBegun { id: hold, acquisition: Some(id), key, mode: MODE, token });
+    traces.hold_begun(&HoldBegun {
+        id: hold,
+        acquisition: Some(id),
+        key,
+        mode: MODE,
+        token,
+        stands_for: 1,
+    });
     during(hold);
     let end = HoldEnded {
         id: hold,
@@ -44,6 +58,7 @@ fn one_turn(traces: &Traces, key: &Key, during: impl FnOnce(HoldId)) {
         how: HoldEnd::Dropped,
         held: TOOK,
         ttl: TTL,
+        stands_for: 1,
     };
     traces.hold_ended(&end);
 }
@@ -77,7 +92,7 @@ fn a_call_that_gets_nothing_has_no_hold() {
     let (journal, traces) = (Journal::default(), Traces::new());
     with_default(journal.subscriber(), || {
         let (id, key) = (AcquisitionId::draw(), key("a"));
-        traces.acquire_begun(&AcquireBegun { id, key: &key, mode: MODE });
+        traces.acquire_begun(&AcquireBegun { id, key: &key, mode: MODE, stands_for: 1 });
         let error = Error::new(ErrorKind::Unreachable, "no connection");
         let end = AcquireEnd::Failed(&error);
         traces.acquire_ended(&AcquireEnded {
@@ -86,6 +101,7 @@ fn a_call_that_gets_nothing_has_no_hold() {
             mode: MODE,
             outcome: end,
             waited: TOOK,
+            stands_for: 1,
         });
     });
     assert_eq!(journal.span("lock.acquire").field("error"), "no connection");

@@ -81,8 +81,7 @@ impl Crew {
             member.worker.wait_for("worked it", SOON * 2);
         }
         let history = History::parse(self.lines().iter().map(|line| line.trim_end()));
-        let processes: HashSet<u32> = history.spans().iter().map(|span| span.process).collect();
-        assert_eq!(processes.len(), self.members.len());
+        assert_eq!(history.processes().len(), self.members.len());
         history.assert_readers_and_writers();
         println!("{} turns", history.turns());
     }

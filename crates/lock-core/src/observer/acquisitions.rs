@@ -93,6 +93,8 @@ pub struct AcquireBegun<'a> {
     pub key: &'a Key,
     /// How the caller wants to hold the key.
     pub mode: Mode,
+    /// How many acquisitions this one stands for: 1, or more if the observers hear of a sample.
+    pub stands_for: u32,
 }
 
 /// A caller has become a waiter. It waits for another holder, or for an answer of the store.
@@ -106,6 +108,8 @@ pub struct AcquireWaits<'a> {
     pub key: &'a Key,
     /// How the caller wants to hold the key.
     pub mode: Mode,
+    /// How many acquisitions this one stands for: 1, or more if the observers hear of a sample.
+    pub stands_for: u32,
 }
 
 /// An acquisition is over.
@@ -123,6 +127,8 @@ pub struct AcquireEnded<'a> {
     pub outcome: AcquireEnd<'a>,
     /// How long the acquisition took, from the first poll on.
     pub waited: Duration,
+    /// How many acquisitions this one stands for: 1, or more if the observers hear of a sample.
+    pub stands_for: u32,
 }
 
 /// The outcome of an acquisition.
@@ -217,6 +223,8 @@ pub struct HoldBegun<'a> {
     pub mode: Mode,
     /// The fencing token.
     pub token: FencingToken,
+    /// How many holds this one stands for: as many as its acquisition.
+    pub stands_for: u32,
 }
 
 /// A guard or a permit has gone.
@@ -238,6 +246,8 @@ pub struct HoldEnded<'a> {
     pub held: Duration,
     /// How long a lease of the lock lives unless it is renewed.
     pub ttl: Duration,
+    /// How many holds this one stands for: as many as its acquisition.
+    pub stands_for: u32,
 }
 
 /// How a hold has ended.

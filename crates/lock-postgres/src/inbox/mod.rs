@@ -4,7 +4,7 @@ mod news;
 mod session;
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client};
 pub(crate) use self::news::Placed;
 pub(crate) use self::session::Session;
 use crate::failure;
-use crate::link::{Attempts, DIRECT, Dial, Messages};
+use crate::link::{DIRECT, Dial, Kept, Messages};
 
 /// How often the connection is tried out. A server does this for its part, with the settings of [`setup`].
 const PULSE: Duration = Duration::from_secs(5);
@@ -34,14 +34,12 @@ pub(crate) struct Dropped {
 pub(crate) struct Inbox {
     /// `None` if there is no direct way to the database.
     dial: Option<Arc<Dial>>,
-    current: Mutex<Option<Arc<Session>>>,
-    opening: tokio::sync::Mutex<Attempts>,
+    session: Kept<Session>,
 }
 
 impl Inbox {
     pub(crate) fn new(dial: Option<Arc<Dial>>) -> Self {
-        let opening = tokio::sync::Mutex::new(Attempts::new());
-        Self { dial, current: Mutex::new(None), opening }
+        Self { dial, session: Kept::new() }
     }
 
     /// Whether there is a direct way to the database.
@@ -51,8 +49,7 @@ impl Inbox {
 
     /// The connection that listens now.
     pub(crate) fn current(&self) -> Option<Arc<Session>> {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().filter(|session| !session.is_over()).cloned()
+        self.session.current()
     }
 
     /// The name of the connection that listens; empty if none does.
@@ -62,21 +59,11 @@ impl Inbox {
 
     /// The connection that listens. Opens one if there is none.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, Error> {
-        let Some(dial) = &self.dial else {
+        let Some(dial) = self.dial.clone() else {
             let message = "without a direct connection to the database, no notification arrives";
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
-        let mut attempts = self.opening.lock().await;
-        if let Some(session) = self.current() {
-            return Ok(session);
-        }
-        attempts.check()?;
-        let opened = listen(dial).await;
-        attempts.note(&opened);
-        let session = opened?;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        *current = Some(Arc::clone(&session));
-        Ok(session)
+        self.session.or_open(|| Ok(async move { listen(&dial).await })).await
     }
 }
 

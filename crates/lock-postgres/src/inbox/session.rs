@@ -8,6 +8,7 @@ use lock_core::{Clock, Hint, OwnerToken};
 use tokio::sync::oneshot;
 
 use super::news::{News, Placed, What};
+use crate::link::Lasting;
 
 /// A listening connection: its name in the database, and the watches that it serves.
 #[derive(Debug)]
@@ -24,6 +25,12 @@ struct State {
     watches: HashMap<Vec<u8>, Vec<(i64, Giver)>>,
     /// When the server gave the claims of this client their places.
     places: HashMap<OwnerToken, Placed>,
+}
+
+impl Lasting for Session {
+    fn is_over(&self) -> bool {
+        self.state().alive.is_none()
+    }
 }
 
 impl Session {
@@ -55,10 +62,6 @@ impl Session {
         }
         drop(state);
         drop(removed);
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.state().alive.is_none()
     }
 
     pub(crate) fn placed(&self, owner: OwnerToken, placed: Placed) {

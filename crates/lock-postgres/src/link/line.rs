@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
-use futures::future::{BoxFuture, FutureExt, Shared, join_all};
+use futures::future::join_all;
 use lock_core::{Clock, Error};
 use tokio::sync::RwLock;
 use tokio::task::AbortHandle;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use super::{Attempts, Dial};
+use super::{Dial, Kept, Lasting};
 use crate::failure;
 
 /// A statement with its parameters. It has no name, so that any connection of a pooler can run it.
@@ -96,23 +96,14 @@ fn verb(sql: &'static str) -> &'static str {
 /// One connection. Statements run in the order in which they were asked.
 pub(crate) struct Line {
     dial: Arc<Dial>,
-    state: Arc<Mutex<State>>,
+    open: Kept<Open>,
+    /// Connections that were given up while the server owed them an answer.
+    abandoned: Mutex<Vec<AbortHandle>>,
     /// Statements are sent in the order in which they came, although the connection may have to be opened first.
     turn: tokio::sync::Mutex<()>,
     /// Shared by single statements. A statement that concerns several lines has all of them alone.
     gate: RwLock<()>,
 }
-
-struct State {
-    open: Option<Arc<Open>>,
-    /// The attempt that is under way. The attempt goes on after its request was given up.
-    opening: Option<Opening>,
-    attempts: Attempts,
-    /// Connections that were given up while the server owed them an answer.
-    abandoned: Vec<AbortHandle>,
-}
-
-type Opening = Shared<BoxFuture<'static, Result<Arc<Open>, Error>>>;
 
 /// A connection that is open.
 struct Open {
@@ -140,7 +131,22 @@ impl Look {
     }
 }
 
+impl Lasting for Open {
+    fn is_over(&self) -> bool {
+        self.client.is_closed()
+    }
+}
+
 impl Open {
+    /// Opens a connection.
+    async fn dial(dial: &Dial) -> Result<Arc<Self>, Error> {
+        let (client, mut messages) = dial.open().await?;
+        // The task ends with the connection, which ends when the last request on it does.
+        let serving = tokio::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
+        let (serving, is_cancelled) = (serving.abort_handle(), AtomicBool::new(false));
+        Ok(Arc::new(Self { client, serving, is_cancelled, look: Mutex::new(None) }))
+    }
+
     /// The time of `then` on the clock of the server. Looks at the clock from time to time.
     async fn time(
         &self,
@@ -167,10 +173,8 @@ const ABANDONED: usize = 2;
 
 impl Line {
     pub(crate) fn new(dial: Arc<Dial>) -> Self {
-        let state =
-            State { open: None, opening: None, attempts: Attempts::new(), abandoned: Vec::new() };
-        let state = Arc::new(Mutex::new(state));
-        Self { dial, state, turn: tokio::sync::Mutex::new(()), gate: RwLock::new(()) }
+        let (turn, gate) = (tokio::sync::Mutex::new(()), RwLock::new(()));
+        Self { dial, open: Kept::new(), abandoned: Mutex::default(), turn, gate }
     }
 
     /// Runs a statement. After a retryable error it may have run.
@@ -223,7 +227,7 @@ impl Line {
             (Ok(Ok(told)), _) => Ok(told),
             (Ok(Err((error, ends))), open) => {
                 if let Some(open) = open.filter(|_| ends) {
-                    self.leave(&open);
+                    self.open.leave(&open);
                 }
                 Err(error)
             }
@@ -271,74 +275,28 @@ impl Line {
 
     /// Whether there is a connection now.
     pub(crate) fn is_open(&self) -> bool {
-        lock(&self.state).open.as_ref().is_some_and(|open| !open.client.is_closed())
+        self.open.current().is_some()
     }
 
     /// The connection, which is opened if there is none.
     async fn open(&self) -> Result<Arc<Open>, Error> {
-        let opening = {
-            let mut state = lock(&self.state);
-            if let Some(open) = state.open.as_ref().filter(|open| !open.client.is_closed()) {
-                return Ok(Arc::clone(open));
+        let open = || {
+            let mut abandoned = lock(&self.abandoned);
+            abandoned.retain(|serving| !serving.is_finished());
+            if abandoned.len() >= ABANDONED {
+                return Err(failure::unanswered());
             }
-            state.open = None;
-            let under_way = state.opening.clone();
-            match under_way {
-                Some(opening) => opening,
-                None => {
-                    state.attempts.check()?;
-                    state.abandoned.retain(|serving| !serving.is_finished());
-                    if state.abandoned.len() >= ABANDONED {
-                        return Err(failure::unanswered());
-                    }
-                    state.opening.insert(self.start()).clone()
-                }
-            }
+            let dial = Arc::clone(&self.dial);
+            Ok(async move { Open::dial(&dial).await })
         };
-        opening.await
-    }
-
-    /// Begins to open the connection, in a task of its own.
-    fn start(&self) -> Opening {
-        let (dial, state) = (Arc::clone(&self.dial), Arc::clone(&self.state));
-        let opening = tokio::spawn(async move {
-            let opened = dial.open().await.map(|(client, mut messages)| {
-                // The task ends with the connection, which ends when the last request on it does.
-                let serving =
-                    tokio::spawn(async move { while let Some(Ok(_)) = messages.next().await {} });
-                let (serving, is_cancelled) = (serving.abort_handle(), AtomicBool::new(false));
-                Arc::new(Open { client, serving, is_cancelled, look: Mutex::new(None) })
-            });
-            {
-                let mut state = lock(&state);
-                state.opening = None;
-                state.attempts.note(&opened);
-                state.open = opened.as_ref().ok().cloned();
-            }
-            if let Err(error) = &opened {
-                tracing::debug!(%error, "no connection to the database");
-            }
-            opened
-        });
-        let opening = opening.map(|joined| joined.unwrap_or_else(|_| Err(failure::timeout())));
-        opening.boxed().shared()
-    }
-
-    /// Gives up a connection. Requests that are under way on it end as they may.
-    fn leave(&self, used: &Arc<Open>) -> bool {
-        let mut state = lock(&self.state);
-        let is_used = state.open.as_ref().is_some_and(|open| Arc::ptr_eq(open, used));
-        if is_used {
-            state.open = None;
-        }
-        is_used
+        self.open.or_open(open).await
     }
 
     /// Gives up a connection whose server does not answer, and asks the server to give up the request.
     fn abandon(&self, used: &Arc<Open>) {
-        if self.leave(used) {
+        if self.open.leave(used) {
             used.is_cancelled.store(true, Ordering::Release);
-            lock(&self.state).abandoned.push(used.serving.clone());
+            lock(&self.abandoned).push(used.serving.clone());
             let (dial, token) = (Arc::clone(&self.dial), used.client.cancel_token());
             tokio::spawn(async move { dial.cancel(&token).await });
         }

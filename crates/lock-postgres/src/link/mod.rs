@@ -2,10 +2,12 @@
 
 mod attempts;
 mod dial;
+mod kept;
 mod line;
 mod tls;
 
-pub(crate) use attempts::Attempts;
+use attempts::Attempts;
 pub(crate) use dial::{DIRECT, Dial, Messages};
+pub(crate) use kept::{Kept, Lasting};
 pub(crate) use line::{Line, Statement, Told};
 pub(crate) use tls::Tls;

@@ -21,6 +21,7 @@ mod parting;
 mod queue;
 mod request;
 mod running;
+mod sample;
 mod shared;
 mod sharing;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub(crate) use labels::Labels;
 pub(crate) use machine::{Denial, Manner, Policy, Return, Ticket, Write};
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;
+pub(crate) use sample::Sampling;
 pub(crate) use shared::{Choices, Home, Keyed, Wait};
 pub(crate) use timing::BACKOFF;
 pub(crate) use upgrading::Upgrading;

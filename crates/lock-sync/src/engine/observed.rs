@@ -13,14 +13,15 @@ use lock_core::{Clock, Instant, Key, Mode, observer};
 
 use super::holds::HoldId;
 use super::machine::{Denial, Fact, Ticket};
+use super::sample::Sample;
 use super::shared::{Keyed, Shared};
 use crate::sync::now;
 
 /// The observers of one entry, and what they have to know of it.
 pub(super) struct Observed {
     observers: Observers,
-    /// They hear of the acquisitions whose scattered names are not above this, and of all other facts.
-    heard: u64,
+    /// The acquisitions of which they hear. They hear of all other facts.
+    sample: Sample,
     key: Key,
     clock: Clock,
     ttl: Duration,
@@ -35,17 +36,10 @@ impl Observed {
         let (observers, clock) = (&shared.observers, shared.clock);
         (!observers.is_empty()).then(|| {
             let (observers, key) = (observers.clone(), key.clone());
-            let heard = u64::from(u32::MAX / shared.observed_one_in);
+            let sample = Sample::new(shared.sampling);
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            Box::new(Self { observers, heard, key, clock, ttl, number })
+            Box::new(Self { observers, sample, key, clock, ttl, number })
         })
-    }
-
-    /// Whether observers hear of this acquisition. Any regularity in the order of acquisitions makes no difference.
-    fn hears_of(&self, id: AcquisitionId) -> bool {
-        // The golden ratio scatters numbers that follow one another.
-        let scattered = id.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        scattered <= self.heard
     }
 
     fn named(&self, hold: HoldId) -> observer::HoldId {
@@ -82,30 +76,33 @@ pub(super) struct Begun {
     id: AcquisitionId,
     at: Instant,
     waits: bool,
+    stands_for: u32,
 }
 
 impl Begun {
     /// A caller wants the lock. `None` if observers do not hear of that.
     pub(super) fn new(observed: &Observed, mode: Mode) -> Option<Self> {
         let (id, key) = (AcquisitionId::draw(), &observed.key);
-        observed.hears_of(id).then(|| {
-            let event = AcquireBegun { id, key, mode };
-            observed.observers.tell(|observer| observer.acquire_begun(&event));
-            Self { id, at: now(observed.clock), waits: false }
-        })
+        let stands_for = observed.sample.draw(id)?;
+        let event = AcquireBegun { id, key, mode, stands_for };
+        observed.observers.tell(|observer| observer.acquire_begun(&event));
+        let at = now(observed.clock);
+        observed.sample.begins(stands_for, at);
+        Some(Self { id, at, waits: false, stands_for })
     }
 
     /// The caller stands in line.
     pub(super) fn waits(&mut self, observed: &Observed, mode: Mode) {
         if !std::mem::replace(&mut self.waits, true) {
-            let event = AcquireWaits { id: self.id, key: &observed.key, mode };
+            let Self { id, stands_for, .. } = *self;
+            let event = AcquireWaits { id, key: &observed.key, mode, stands_for };
             observed.observers.tell(|observer| observer.acquire_waits(&event));
         }
     }
 
     /// The caller has a hold.
     pub(super) fn granted(self, observed: &Observed, mode: Mode, ticket: &Ticket) -> Told {
-        let told = Told::new(Some(self.id), mode);
+        let told = Told::new(Some(self.id), mode, self.stands_for);
         let ended = self.ended(observed, mode, observed.grant(ticket), ticket.since);
         let begun = told.begun(observed, ticket);
         observed.observers.tell(|observer| observer.acquire_ended(&ended));
@@ -148,15 +145,15 @@ impl Begun {
         outcome: AcquireEnd<'a>,
         now: Instant,
     ) -> AcquireEnded<'a> {
-        let waited = now.saturating_duration_since(self.at);
-        AcquireEnded { id: self.id, key: &observed.key, mode, outcome, waited }
+        let (waited, stands_for) = (now.saturating_duration_since(self.at), self.stands_for);
+        AcquireEnded { id: self.id, key: &observed.key, mode, outcome, waited, stands_for }
     }
 }
 
 /// A hold of which observers have heard. The ticket of the hold knows the rest.
 pub(super) enum Told {
-    /// The most frequent hold, without an allocation.
-    Exclusive(AcquisitionId),
+    /// The most frequent hold, without an allocation: its acquisition, and how many it stands for.
+    Exclusive(AcquisitionId, u32),
     /// In a box: without observers a hold stays small.
     Other(Box<Other>),
 }
@@ -166,49 +163,51 @@ pub(super) struct Other {
     acquisition: Option<AcquisitionId>,
     /// The mode in which the hold began.
     mode: Mode,
+    stands_for: u32,
 }
 
 impl Told {
-    fn new(acquisition: Option<AcquisitionId>, mode: Mode) -> Self {
+    fn new(acquisition: Option<AcquisitionId>, mode: Mode, stands_for: u32) -> Self {
         match (acquisition, mode) {
-            (Some(id), Mode::Exclusive) => Self::Exclusive(id),
-            _ => Self::Other(Box::new(Other { acquisition, mode })),
+            (Some(id), Mode::Exclusive) => Self::Exclusive(id, stands_for),
+            _ => Self::Other(Box::new(Other { acquisition, mode, stands_for })),
         }
     }
 
-    /// The acquisition that led to the hold, and the mode in which the hold began.
-    fn beginning(&self) -> (Option<AcquisitionId>, Mode) {
+    /// The acquisition that led to the hold, the mode in which the hold began, and how many holds it stands for.
+    fn beginning(&self) -> (Option<AcquisitionId>, Mode, u32) {
         match self {
-            Self::Exclusive(id) => (Some(*id), Mode::Exclusive),
-            Self::Other(other) => (other.acquisition, other.mode),
+            Self::Exclusive(id, stands_for) => (Some(*id), Mode::Exclusive, *stands_for),
+            Self::Other(other) => (other.acquisition, other.mode, other.stands_for),
         }
     }
 
     /// A hold with this ticket that was split off another one.
     pub(super) fn split(&self, observed: &Observed, ticket: &mut Ticket, part: u32) -> Self {
-        let mode = match self.beginning() {
-            (_, Mode::Permits { of, .. }) => Mode::Permits { take: part, of },
-            (_, other) => other,
+        let (_, mode, stands_for) = self.beginning();
+        let mode = match mode {
+            Mode::Permits { of, .. } => Mode::Permits { take: part, of },
+            other => other,
         };
         ticket.since = now(observed.clock);
-        let told = Self::new(None, mode);
+        let told = Self::new(None, mode, stands_for);
         let event = told.begun(observed, ticket);
         observed.observers.tell(|observer| observer.hold_begun(&event));
         told
     }
 
     fn begun<'a>(&self, observed: &'a Observed, ticket: &Ticket) -> HoldBegun<'a> {
-        let (acquisition, mode) = self.beginning();
+        let (acquisition, mode, stands_for) = self.beginning();
         let (id, token) = (observed.named(ticket.hold), ticket.token);
-        HoldBegun { id, acquisition, key: &observed.key, mode, token }
+        HoldBegun { id, acquisition, key: &observed.key, mode, token, stands_for }
     }
 
     /// The guard has gone at this instant.
     pub(super) fn ended(&self, observed: &Observed, ticket: &Ticket, how: HoldEnd, now: Instant) {
-        let (acquisition, mode) = self.beginning();
+        let (acquisition, mode, stands_for) = self.beginning();
         let (id, key, ttl) = (observed.named(ticket.hold), &observed.key, observed.ttl);
         let held = now.saturating_duration_since(ticket.since);
-        let event = HoldEnded { id, acquisition, key, mode, how, held, ttl };
+        let event = HoldEnded { id, acquisition, key, mode, how, held, ttl, stands_for };
         observed.observers.tell(|observer| observer.hold_ended(&event));
     }
 }

@@ -13,6 +13,7 @@ use super::ears::Ears;
 use super::labels::Labels;
 use super::machine::{Denial, Manner, Policy};
 use super::queue::Patience;
+use super::sample::Sampling;
 use super::timing::renewal_window;
 use crate::foreign::Bell;
 use crate::handoff::Handoff;
@@ -62,7 +63,7 @@ pub(crate) struct Choices {
     pub(crate) runtime: Option<Handle>,
     pub(crate) home: Home,
     pub(crate) observers: Observers,
-    pub(crate) observed_one_in: u32,
+    pub(crate) sampling: Sampling,
 }
 
 /// The state that all locks of one [`Locks`](crate::Locks) share.
@@ -81,8 +82,8 @@ pub(crate) struct Shared<E: Keyed> {
     pub(super) ears: Ears,
     pub(crate) labels: Arc<Labels>,
     pub(crate) observers: Observers,
-    /// The observers hear of one in so many acquisitions. At least 1.
-    pub(crate) observed_one_in: u32,
+    /// Of which acquisitions the observers hear.
+    pub(super) sampling: Sampling,
     wait_limit: Option<Duration>,
     /// How long a shutdown waits.
     pub(crate) shutdown_limit: Duration,
@@ -151,7 +152,7 @@ impl<E: Keyed> Shared<E> {
             ears: Ears::default(),
             labels,
             observers: choices.observers,
-            observed_one_in: choices.observed_one_in.max(1),
+            sampling: choices.sampling,
             wait_limit: choices.wait_limit,
             shutdown_limit: choices.shutdown_limit.unwrap_or(ttl.duration()),
             prefix: choices.prefix,

@@ -16,7 +16,7 @@ use lock_core::observer::{
     HoldEnded, LeaseRenewed, Loss, NodeBack, NodeKeptOut, Observer, Redirected, RenewalLate,
     StoreAnswered,
 };
-use metrics::{Label, Recorder, SharedString};
+use metrics::{Histogram, Label, Recorder, SharedString};
 
 use self::handles::{Group, Sink};
 use self::labels::{Alarm, Answer, HandOff, Way};
@@ -167,34 +167,36 @@ impl fmt::Debug for MetricsBuilder {
 impl Observer for Metrics {
     fn acquire_begun(&self, event: &AcquireBegun<'_>) {
         self.classes.with(event.key, |class| {
-            class.waiting.by(&class.group, &event.mode).increment(1.0);
+            class.waiting.by(&class.group, &event.mode).increment(event.stands_for);
         });
     }
 
     fn acquire_ended(&self, event: &AcquireEnded<'_>) {
         let way = Way::of(&event.outcome);
         self.classes.with(event.key, |class| {
-            class.waiting.by(&class.group, &event.mode).decrement(1.0);
+            class.waiting.by(&class.group, &event.mode).decrement(event.stands_for);
             let values = (&event.outcome, &event.mode, &way);
-            class.acquire.by_three(&class.group, values).record(event.waited);
+            let acquire = class.acquire.by_three(&class.group, values);
+            record(acquire, event.waited.as_secs_f64(), event.stands_for);
             if let Some(kind) = HandOff::of(&event.outcome) {
-                class.handoffs.by(&class.group, &kind).increment(1);
+                class.handoffs.by(&class.group, &kind).increment(event.stands_for.into());
             }
         });
     }
 
     fn hold_begun(&self, event: &HoldBegun<'_>) {
         self.classes.with(event.key, |class| {
-            class.held.by(&class.group, &event.mode).increment(1.0);
+            class.held.by(&class.group, &event.mode).increment(event.stands_for);
         });
     }
 
     fn hold_ended(&self, event: &HoldEnded<'_>) {
         self.classes.with(event.key, |class| {
-            class.held.by(&class.group, &event.mode).decrement(1.0);
-            class.hold.by_two(&class.group, &event.how, &event.mode).record(event.held);
-            let ratio = event.held.as_secs_f64() / event.ttl.as_secs_f64();
-            class.ratio.only(&class.group).record(ratio);
+            class.held.by(&class.group, &event.mode).decrement(event.stands_for);
+            let (held, ttl) = (event.held.as_secs_f64(), event.ttl.as_secs_f64());
+            let hold = class.hold.by_two(&class.group, &event.how, &event.mode);
+            record(hold, held, event.stands_for);
+            record(class.ratio.only(&class.group), held / ttl, event.stands_for);
         });
         if let Some(failing) = self.outage.gone(event.key) {
             self.store.show_failing(failing);
@@ -254,5 +256,14 @@ impl Observer for Metrics {
 
     fn renewal_late(&self, _: &RenewalLate<'_>) {
         self.store.alarm(Alarm::RenewalLate);
+    }
+}
+
+/// Records a value once for each of the acquisitions or holds for which it stands.
+#[inline]
+fn record(histogram: &Histogram, value: f64, stands_for: u32) {
+    match stands_for {
+        1 => histogram.record(value),
+        many => histogram.record_many(value, many as usize),
     }
 }
