@@ -20,9 +20,8 @@ const OURS: &str = "ours, dropped";
 const SAME: &str = "ours, default budget";
 /// With an observer that counts.
 const OBSERVED: &str = "ours, dropped, observed";
-/// With an observer that counts, and hears of one in [`ONE_IN`] acquisitions.
-const SAMPLED: &str = "ours, dropped, sampled";
-const ONE_IN: u32 = 64;
+/// With an observer that counts, and hears of all acquisitions.
+const ALL_OBSERVED: &str = "ours, dropped, all observed";
 /// With the metrics of lock-telemetry, for Prometheus.
 const METRICS: &str = "ours, dropped, metrics";
 const IN_MEMORY: &str = "ours in memory, dropped";
@@ -110,9 +109,9 @@ async fn entrants(url: &str) -> Result<Vec<Fighter>, Failure> {
         Entrant::new(OURS, [Ours::redis(url, Ending::Dropped)?]),
         Entrant::new("ours, released", [Ours::redis(url, Ending::Released)?]),
         Entrant::new(COMMITTED, [Stored::redis(url)?]),
-        Entrant::new(OBSERVED, [Ours::observed(url, Ending::Dropped, Counts, 1)?]),
-        Entrant::new(SAMPLED, [Ours::observed(url, Ending::Dropped, Counts, ONE_IN)?]),
-        Entrant::new(METRICS, [Ours::observed(url, Ending::Dropped, metrics()?, 1)?]),
+        Entrant::new(OBSERVED, [Ours::observed(url, Ending::Dropped, Counts, None)?]),
+        Entrant::new(ALL_OBSERVED, [Ours::observed(url, Ending::Dropped, Counts, Some(1))?]),
+        Entrant::new(METRICS, [Ours::observed(url, Ending::Dropped, metrics()?, None)?]),
         Entrant::new(IN_MEMORY, [Ours::memory(Ending::Dropped)]),
         Entrant::new(OBSERVED_IN_MEMORY, [Ours::observed_in_memory(Ending::Dropped, Counts)?]),
     ];
@@ -201,7 +200,7 @@ fn fight(
 
 /// What observers cost, and what the present build costs beside the other one, round by round.
 fn pairs(all: &[Series<Window>], table: &mut Table) {
-    let observed = [OBSERVED, SAMPLED, METRICS].map(|name| (name, OURS.to_owned()));
+    let observed = [OBSERVED, ALL_OBSERVED, METRICS].map(|name| (name, OURS.to_owned()));
     let others = [(OBSERVED_IN_MEMORY, IN_MEMORY.to_owned()), (OURS, other_build::row(SAME))];
     for (name, base) in observed.into_iter().chain(others) {
         let find = |name: &str| all.iter().find(|it| it.name == name && it.failure.is_none());

@@ -68,22 +68,22 @@ impl Counts {
 }
 
 impl Observer for Counts {
-    fn acquire_begun(&self, _: &AcquireBegun<'_>) {
-        Self::add([(WAITING, 1)]);
+    fn acquire_begun(&self, event: &AcquireBegun<'_>) {
+        Self::add([(WAITING, event.stands_for.into())]);
     }
 
     fn acquire_ended(&self, event: &AcquireEnded<'_>) {
-        let waited = event.waited.as_nanos() as u64;
-        Self::add([(WAITING, 1_u64.wrapping_neg()), (WAITED, waited)]);
+        let (count, waited) = (u64::from(event.stands_for), event.waited.as_nanos() as u64);
+        Self::add([(WAITING, count.wrapping_neg()), (WAITED, count * waited)]);
     }
 
-    fn hold_begun(&self, _: &HoldBegun<'_>) {
-        Self::add([(HELD, 1)]);
+    fn hold_begun(&self, event: &HoldBegun<'_>) {
+        Self::add([(HELD, event.stands_for.into())]);
     }
 
     fn hold_ended(&self, event: &HoldEnded<'_>) {
-        let held = event.held.as_nanos() as u64;
-        Self::add([(HELD, 1_u64.wrapping_neg()), (HOLDING, held)]);
+        let (count, held) = (u64::from(event.stands_for), event.held.as_nanos() as u64);
+        Self::add([(HELD, count.wrapping_neg()), (HOLDING, count * held)]);
     }
 
     fn store_answered(&self, _: &StoreAnswered<'_>) {

@@ -81,7 +81,7 @@ impl Ours {
         Self { locks: Locks::new(MemoryBackend::new()).erase(), ending, cache: None }
     }
 
-    /// As [`redis`](Self::redis), with an observer that hears of one in so many acquisitions.
+    /// As [`redis`](Self::redis), with an observer, which hears of one in so many acquisitions, or of the usual sample.
     ///
     /// # Errors
     ///
@@ -90,12 +90,15 @@ impl Ours {
         url: &str,
         ending: Ending,
         observer: impl Observer + 'static,
-        one_in: u32,
+        one_in: Option<u32>,
     ) -> Result<Self, Failure> {
         let observer = Arc::new(observer);
         let backend = RedisBackend::builder(url).observer(observer.clone()).build()?;
-        let locks = Locks::builder(backend).observer(observer).observe_one_in(one_in).build()?;
-        Ok(Self { locks: locks.erase(), ending, cache: None })
+        let mut locks = Locks::builder(backend).observer(observer);
+        if let Some(one_in) = one_in {
+            locks = locks.observe_one_in(one_in);
+        }
+        Ok(Self { locks: locks.build()?.erase(), ending, cache: None })
     }
 
     /// As [`memory`](Self::memory), with this observer.

@@ -81,7 +81,7 @@ impl Acquiring {
                 }
                 Ok(ticket) => self.begin_anew(ticket),
                 Err(denial) => {
-                    self.tell_end(|begun, observed, mode| begun.denied(observed, mode, &denial));
+                    self.tell_end(|begun, observed| begun.denied(observed, &denial));
                     return Poll::Ready(Err(denial));
                 }
             }
@@ -130,14 +130,14 @@ impl Acquiring {
         if let (State::Waiting(_), Some(begun), Some(observed)) =
             (&self.state, &mut self.begun, observed)
         {
-            begun.waits(observed, self.mode);
+            begun.waits(observed);
         }
     }
 
     /// Tells of an end without a hold.
-    fn tell_end(&mut self, end: impl FnOnce(Begun, &Observed, Mode)) {
+    fn tell_end(&mut self, end: impl FnOnce(Begun, &Observed)) {
         if let (Some(begun), Some(observed)) = (self.begun.take(), self.observed()) {
-            end(begun, observed, self.mode);
+            end(begun, observed);
         }
     }
 

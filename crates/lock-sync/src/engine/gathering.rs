@@ -47,7 +47,7 @@ impl Place {
             }
             Err(denial) => {
                 if let (Some(begun), Some(observed)) = (begun, &self.entry.observed) {
-                    begun.denied(observed, Mode::Exclusive, &denial);
+                    begun.denied(observed, &denial);
                 }
                 self.standing = Standing::Gone;
                 Some(denial)
@@ -157,7 +157,7 @@ impl Drop for Gathering {
                 entry.cancel(id, entry.shared.manner);
             }
             if let (Some(begun), Some(observed)) = (begun.take(), &entry.observed) {
-                begun.abandoned(observed, Mode::Exclusive);
+                begun.abandoned(observed);
             }
         }
     }

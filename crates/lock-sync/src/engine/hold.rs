@@ -43,7 +43,7 @@ impl Hold {
     ) -> Self {
         let told = match (begun, &entry.observed, &right) {
             (Some(begun), Some(observed), Right::Ticket(ticket)) => {
-                Some(begun.granted(observed, mode, ticket))
+                Some(begun.granted(observed, ticket))
             }
             _ => None,
         };

@@ -71,53 +71,69 @@ impl Observed {
     }
 }
 
-/// An acquisition of which observers have heard.
-pub(super) struct Begun {
+/// What observers have heard of an acquisition and its hold. In a box: without observers, futures and guards stay small.
+#[derive(Clone, Copy)]
+struct Story {
     id: AcquisitionId,
-    at: Instant,
+    /// The mode in which the caller wants to hold the lock; then the mode in which the hold began.
+    mode: Mode,
+    begun: Instant,
     waits: bool,
     stands_for: u32,
+    /// The hold was split off the hold to which the acquisition has led.
+    is_part: bool,
 }
+
+/// An acquisition of which observers have heard.
+pub(super) struct Begun(Box<Story>);
 
 impl Begun {
     /// A caller wants the lock. `None` if observers do not hear of that.
+    #[inline]
     pub(super) fn new(observed: &Observed, mode: Mode) -> Option<Self> {
-        let (id, key) = (AcquisitionId::draw(), &observed.key);
+        let id = AcquisitionId::draw();
         let stands_for = observed.sample.draw(id)?;
-        let event = AcquireBegun { id, key, mode, stands_for };
+        Some(Self::heard(observed, id, mode, stands_for))
+    }
+
+    // Apart from the way of the callers of which observers do not hear, as are all events.
+    #[cold]
+    fn heard(observed: &Observed, id: AcquisitionId, mode: Mode, stands_for: u32) -> Self {
+        let event = AcquireBegun { id, key: &observed.key, mode, stands_for };
         observed.observers.tell(|observer| observer.acquire_begun(&event));
-        let at = now(observed.clock);
-        observed.sample.begins(stands_for, at);
-        Some(Self { id, at, waits: false, stands_for })
+        let begun = now(observed.clock);
+        observed.sample.begins(stands_for, begun);
+        let story = Story { id, mode, begun, waits: false, stands_for, is_part: false };
+        Self(Box::new(story))
     }
 
     /// The caller stands in line.
-    pub(super) fn waits(&mut self, observed: &Observed, mode: Mode) {
-        if !std::mem::replace(&mut self.waits, true) {
-            let Self { id, stands_for, .. } = *self;
+    #[cold]
+    pub(super) fn waits(&mut self, observed: &Observed) {
+        let Story { id, mode, stands_for, .. } = *self.0;
+        if !std::mem::replace(&mut self.0.waits, true) {
             let event = AcquireWaits { id, key: &observed.key, mode, stands_for };
             observed.observers.tell(|observer| observer.acquire_waits(&event));
         }
     }
 
     /// The caller has a hold.
-    pub(super) fn granted(self, observed: &Observed, mode: Mode, ticket: &Ticket) -> Told {
-        let told = Told::new(Some(self.id), mode, self.stands_for);
-        let ended = self.ended(observed, mode, observed.grant(ticket), ticket.since);
-        let begun = told.begun(observed, ticket);
+    #[cold]
+    pub(super) fn granted(self, observed: &Observed, ticket: &Ticket) -> Told {
+        let ended = self.ended(observed, observed.grant(ticket), ticket.since);
         observed.observers.tell(|observer| observer.acquire_ended(&ended));
-        observed.observers.tell(|observer| observer.hold_begun(&begun));
+        let told = Told(self.0);
+        told.begins(observed, ticket);
         told
     }
 
-    /// The holder has its lock in this stronger mode.
-    pub(super) fn upgraded(self, observed: &Observed, mode: Mode, ticket: &Ticket) {
+    /// The holder has its lock in the stronger mode.
+    pub(super) fn upgraded(self, observed: &Observed, ticket: &Ticket) {
         // The ticket says since when the hold exists, which is older than the upgrade.
-        let event = self.ended(observed, mode, observed.grant(ticket), now(observed.clock));
-        observed.observers.tell(|observer| observer.acquire_ended(&event));
+        self.ends(observed, observed.grant(ticket));
     }
 
-    pub(super) fn denied(self, observed: &Observed, mode: Mode, denial: &Denial) {
+    pub(super) fn denied(self, observed: &Observed, denial: &Denial) {
         let outcome = match denial {
             Denial::WouldBlock => AcquireEnd::Busy,
             Denial::Timeout(error) => AcquireEnd::Timeout(error.as_ref()),
@@ -125,86 +141,62 @@ impl Begun {
             Denial::Failed(error) => AcquireEnd::Failed(error),
             Denial::Lost(lost) => AcquireEnd::Lost(lost.reason()),
         };
-        self.fails(observed, mode, outcome);
+        self.ends(observed, outcome);
     }
 
     /// The caller has gone.
-    pub(super) fn abandoned(self, observed: &Observed, mode: Mode) {
-        self.fails(observed, mode, AcquireEnd::Abandoned);
+    pub(super) fn abandoned(self, observed: &Observed) {
+        self.ends(observed, AcquireEnd::Abandoned);
     }
 
-    fn fails(self, observed: &Observed, mode: Mode, outcome: AcquireEnd<'_>) {
-        let event = self.ended(observed, mode, outcome, now(observed.clock));
+    fn ends(self, observed: &Observed, outcome: AcquireEnd<'_>) {
+        let event = self.ended(observed, outcome, now(observed.clock));
         observed.observers.tell(|observer| observer.acquire_ended(&event));
     }
 
     fn ended<'a>(
         &self,
         observed: &'a Observed,
-        mode: Mode,
         outcome: AcquireEnd<'a>,
         now: Instant,
     ) -> AcquireEnded<'a> {
-        let (waited, stands_for) = (now.saturating_duration_since(self.at), self.stands_for);
-        AcquireEnded { id: self.id, key: &observed.key, mode, outcome, waited, stands_for }
+        let Story { id, mode, begun, stands_for, .. } = *self.0;
+        let (key, waited) = (&observed.key, now.saturating_duration_since(begun));
+        AcquireEnded { id, key, mode, outcome, waited, stands_for }
     }
 }
 
 /// A hold of which observers have heard. The ticket of the hold knows the rest.
-pub(super) enum Told {
-    /// The most frequent hold, without an allocation: its acquisition, and how many it stands for.
-    Exclusive(AcquisitionId, u32),
-    /// In a box: without observers a hold stays small.
-    Other(Box<Other>),
-}
-
-/// A hold that may be shared, counted, joint or split off.
-pub(super) struct Other {
-    acquisition: Option<AcquisitionId>,
-    /// The mode in which the hold began.
-    mode: Mode,
-    stands_for: u32,
-}
+pub(super) struct Told(Box<Story>);
 
 impl Told {
-    fn new(acquisition: Option<AcquisitionId>, mode: Mode, stands_for: u32) -> Self {
-        match (acquisition, mode) {
-            (Some(id), Mode::Exclusive) => Self::Exclusive(id, stands_for),
-            _ => Self::Other(Box::new(Other { acquisition, mode, stands_for })),
-        }
-    }
-
-    /// The acquisition that led to the hold, the mode in which the hold began, and how many holds it stands for.
-    fn beginning(&self) -> (Option<AcquisitionId>, Mode, u32) {
-        match self {
-            Self::Exclusive(id, stands_for) => (Some(*id), Mode::Exclusive, *stands_for),
-            Self::Other(other) => (other.acquisition, other.mode, other.stands_for),
-        }
-    }
-
     /// A hold with this ticket that was split off another one.
     pub(super) fn split(&self, observed: &Observed, ticket: &mut Ticket, part: u32) -> Self {
-        let (_, mode, stands_for) = self.beginning();
-        let mode = match mode {
+        let mode = match self.0.mode {
             Mode::Permits { of, .. } => Mode::Permits { take: part, of },
             other => other,
         };
         ticket.since = now(observed.clock);
-        let told = Self::new(None, mode, stands_for);
-        let event = told.begun(observed, ticket);
-        observed.observers.tell(|observer| observer.hold_begun(&event));
+        let told = Self(Box::new(Story { mode, is_part: true, ..*self.0 }));
+        told.begins(observed, ticket);
         told
     }
 
-    fn begun<'a>(&self, observed: &'a Observed, ticket: &Ticket) -> HoldBegun<'a> {
-        let (acquisition, mode, stands_for) = self.beginning();
-        let (id, token) = (observed.named(ticket.hold), ticket.token);
-        HoldBegun { id, acquisition, key: &observed.key, mode, token, stands_for }
+    fn acquisition(&self) -> Option<AcquisitionId> {
+        (!self.0.is_part).then_some(self.0.id)
+    }
+
+    fn begins(&self, observed: &Observed, ticket: &Ticket) {
+        let (acquisition, Story { mode, stands_for, .. }) = (self.acquisition(), *self.0);
+        let (id, key, token) = (observed.named(ticket.hold), &observed.key, ticket.token);
+        let event = HoldBegun { id, acquisition, key, mode, token, stands_for };
+        observed.observers.tell(|observer| observer.hold_begun(&event));
     }
 
     /// The guard has gone at this instant.
+    #[cold]
     pub(super) fn ended(&self, observed: &Observed, ticket: &Ticket, how: HoldEnd, now: Instant) {
-        let (acquisition, mode, stands_for) = self.beginning();
+        let (acquisition, Story { mode, stands_for, .. }) = (self.acquisition(), *self.0);
         let (id, key, ttl) = (observed.named(ticket.hold), &observed.key, observed.ttl);
         let held = now.saturating_duration_since(ticket.since);
         let event = HoldEnded { id, acquisition, key, mode, how, held, ttl, stands_for };

@@ -26,9 +26,34 @@ const STREAK: u32 = 128;
 /// The sample of one lock. Several threads draw from it at once: they may disagree for a moment on how many
 /// acquisitions an event stands for, but each event says so for itself.
 pub(super) struct Sample {
-    one_in: AtomicU32,
-    /// `None` if the size of the sample is fixed.
-    pace: Option<Pace>,
+    /// A [`Size`]. Every acquisition reads it.
+    size: AtomicU64,
+    /// `None` if the size of the sample is fixed. In a box, because the acquisitions in the sample write it, and the
+    /// processors would take the cache line of the size from one another.
+    pace: Option<Box<Pace>>,
+}
+
+/// The size of a sample.
+#[derive(Clone, Copy)]
+struct Size {
+    /// The sample is one in this many acquisitions.
+    one_in: u32,
+    /// The sample has the acquisitions whose scattered names are not above this.
+    highest: u32,
+}
+
+impl Size {
+    const fn one_in(one_in: u32) -> Self {
+        Self { one_in, highest: u32::MAX / one_in }
+    }
+
+    const fn packed(self) -> u64 {
+        (self.one_in as u64) << 32 | self.highest as u64
+    }
+
+    const fn unpacked(packed: u64) -> Self {
+        Self { one_in: (packed >> 32) as u32, highest: packed as u32 }
+    }
 }
 
 /// How quickly the acquisitions in the sample follow one another.
@@ -41,20 +66,20 @@ struct Pace {
 impl Sample {
     pub(super) fn new(sampling: Sampling) -> Self {
         let (one_in, pace) = match sampling {
-            Sampling::WhileQuick => (1, Some(Pace::default())),
+            Sampling::WhileQuick => (1, Some(Box::default())),
             Sampling::OneIn(one_in) => (one_in.max(1), None),
         };
-        Self { one_in: AtomicU32::new(one_in), pace }
+        Self { size: AtomicU64::new(Size::one_in(one_in).packed()), pace }
     }
 
     /// How many acquisitions this one stands for. `None` if it is not in the sample. Any regularity in the order of
     /// acquisitions makes no difference.
     #[inline]
     pub(super) fn draw(&self, id: AcquisitionId) -> Option<u32> {
-        let one_in = self.one_in.load(Ordering::Relaxed);
+        let size = Size::unpacked(self.size.load(Ordering::Relaxed));
         // The golden ratio scatters numbers that follow one another.
-        let scattered = id.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        (scattered <= u64::from(u32::MAX / one_in)).then_some(one_in)
+        let scattered = (id.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        (scattered <= size.highest).then_some(size.one_in)
     }
 
     /// An acquisition in the sample begins, and stands for this many.
@@ -71,12 +96,12 @@ impl Sample {
             // The size changes at one pace in one direction, and at half that pace in the other.
             if gap > 2 * QUICK * stands_for {
                 pace.streak.store(0, Ordering::Relaxed);
-                self.one_in.store(1, Ordering::Relaxed);
+                self.size.store(Size::one_in(1).packed(), Ordering::Relaxed);
             }
         } else if gap >= QUICK {
             pace.streak.store(0, Ordering::Relaxed);
         } else if pace.streak.fetch_add(1, Ordering::Relaxed) >= STREAK {
-            self.one_in.store(SPARSE, Ordering::Relaxed);
+            self.size.store(Size::one_in(SPARSE).packed(), Ordering::Relaxed);
         }
     }
 }

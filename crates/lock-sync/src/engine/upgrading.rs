@@ -51,15 +51,15 @@ impl Upgrading {
         let Some(observed) = hold.and_then(|hold| hold.entry().observed.as_deref()) else { return };
         match polled {
             Poll::Pending => {
-                begun.waits(observed, Mode::Exclusive);
+                begun.waits(observed);
                 self.begun = Some(begun);
             }
             Poll::Ready(Ok(hold)) => {
                 if let Some(ticket) = hold.ticket() {
-                    begun.upgraded(observed, Mode::Exclusive, ticket);
+                    begun.upgraded(observed, ticket);
                 }
             }
-            Poll::Ready(Err((_, denial))) => begun.denied(observed, Mode::Exclusive, denial),
+            Poll::Ready(Err((_, denial))) => begun.denied(observed, denial),
         }
     }
 
@@ -105,7 +105,7 @@ impl Drop for Upgrading {
         if let (Some(hold), Some(begun)) = (&self.hold, self.begun.take())
             && let Some(observed) = &hold.entry().observed
         {
-            begun.abandoned(observed, Mode::Exclusive);
+            begun.abandoned(observed);
         }
     }
 }
