@@ -1,8 +1,8 @@
 //! A cron job on several replicas: one replica runs each tick, and another one takes over when a replica dies.
 //!
-//! The value of a `StoredMutex` is the last tick that is done. At each tick every replica locks it. The first one runs the
-//! job and commits the tick. The others wait, and find it done. If the first one dies at work, its guard commits nothing,
-//! and the next replica runs the job.
+//! The value of a `StoredMutex` is the last tick that is done. At each tick every replica locks it. The first one runs
+//! the job and commits the tick. The others wait, and find it done. If the first one dies at work, its guard commits
+//! nothing, and the next replica runs the job.
 //!
 //! The page `lock_sync::guide::patterns` has the core of it: "A cron job on one replica".
 //!

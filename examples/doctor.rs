@@ -79,7 +79,8 @@ mod tests {
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
-    /// A version that may end leases early is a finding, though the URL does not allow it. Nothing endangers the only member.
+    /// A version that may end leases early is a finding, though the URL does not allow it. Nothing endangers the only
+    /// member.
     #[tokio::test]
     async fn a_cluster_is_examined_as_well() {
         let server = EtcdServer::start();

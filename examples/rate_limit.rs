@@ -1,7 +1,7 @@
 //! A rate limit across services: together they call a partner at most so often in any period.
 //!
-//! Each call takes a permit of a `Semaphore` that all services share, and keeps the permit for a whole period. The story
-//! shows who called in each period.
+//! Each call takes a permit of a `Semaphore` that all services share, and keeps the permit for a whole period. The
+//! story shows who called in each period.
 //!
 //! The page `lock_sync::guide::patterns` has the core of it: "A rate limit across services".
 //!

@@ -1,7 +1,7 @@
 //! A stale writer: its lease is over, it does not know, and the database refuses its write.
 //!
-//! The locks and the stock are in one PostgreSQL database. Each sale checks its fencing token in its own transaction. Until
-//! that transaction ends, the database grants the lock to no other owner.
+//! The locks and the stock are in one PostgreSQL database. Each sale checks its fencing token in its own transaction.
+//! Until that transaction ends, the database grants the lock to no other owner.
 //!
 //! ```text
 //! cargo run --example stale_writer        # starts a PostgreSQL server of its own

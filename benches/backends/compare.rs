@@ -17,7 +17,8 @@ pub(crate) fn find<'a, S>(name: &str, all: &'a [Series<S>]) -> Option<&'a Series
     all.iter().find(|series| series.name == name && series.failure.is_none())
 }
 
-/// What our own lock makes of a figure, as a multiple of what each rival on the same servers makes of it, round by round.
+/// What our own lock makes of a figure, as a multiple of what each rival on the same servers makes of it, round by
+/// round.
 pub(crate) fn with_rivals<S>(
     words: &str,
     rows: &[Row],

@@ -7,7 +7,8 @@ use lock_benches::{Entrant, Failure, Setting, Site, Stage, is_wanted};
 
 /// All stores, with their servers.
 pub(crate) struct Field {
-    /// The runtime of everything that runs in this process: tasks of a runtime with several threads, as in most servers.
+    /// The runtime of everything that runs in this process: tasks of a runtime with several threads, as in most
+    /// servers.
     pub(crate) stage: Stage,
     stores: Vec<(Store, Arc<dyn Site>)>,
 }

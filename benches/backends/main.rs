@@ -1,7 +1,7 @@
 //! All backends side by side, each beside what its store costs by itself and beside other ways to lock with that store.
 //!
-//! First the contestants take turns, which gives the tables with their ratios. Then criterion measures the workloads again,
-//! for the distributions behind the ratios.
+//! First the contestants take turns, which gives the tables with their ratios. Then criterion measures the workloads
+//! again, for the distributions behind the ratios.
 
 mod compare;
 mod crowds;

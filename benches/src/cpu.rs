@@ -16,7 +16,8 @@ pub(crate) fn used() -> Duration {
 
 /// The processor time of another process and of its children, of those threads that live.
 ///
-/// The kernel of Linux counts it in nanoseconds. It updates the count when a thread pauses, and at each tick of its clock.
+/// The kernel of Linux counts it in nanoseconds. It updates the count when a thread pauses, and at each tick of its
+/// clock.
 ///
 /// # Errors
 ///

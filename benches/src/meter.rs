@@ -122,8 +122,8 @@ impl Meters {
     }
 }
 
-/// The difference between the accounts of two moments: the commands, by what `sent` says of each server, and the processor
-/// time.
+/// The difference between the accounts of two moments: the commands, by what `sent` says of each server, and the
+/// processor time.
 pub(crate) fn spent(
     before: &[Account],
     after: &[Account],

@@ -27,8 +27,8 @@ pub struct Series<S> {
     pub failure: Option<Failure>,
 }
 
-/// Whether the row of this name takes part. The variable `LOCK_BENCHES_ONLY` may have names with `|` between them, and then
-/// leaves out all others.
+/// Whether the row of this name takes part. The variable `LOCK_BENCHES_ONLY` may have names with `|` between them, and
+/// then leaves out all others.
 pub fn is_wanted(name: &str) -> bool {
     std::env::var("LOCK_BENCHES_ONLY").map_or(true, |only| only.split('|').any(|it| it == name))
 }

@@ -1,7 +1,8 @@
 //! Locks under load, with their metrics for Prometheus.
 //!
-//! Two clients of one store contend for a few locks. One observer records what happens to both, and a small endpoint shows
-//! the metrics. `docs/grafana/locks.json` is a dashboard for them, and `docs/prometheus` has what Prometheus needs.
+//! Two clients of one store contend for a few locks. One observer records what happens to both, and a small endpoint
+//! shows the metrics. `docs/grafana/locks.json` is a dashboard for them, and `docs/prometheus` has what Prometheus
+//! needs.
 //!
 //! Over memory there is no network, so there are no requests, no connections and no nodes.
 //!

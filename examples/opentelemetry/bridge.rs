@@ -17,7 +17,8 @@ use opentelemetry::metrics::Meter;
 /// Records the metrics of locks to a meter. Units, descriptions and buckets are those of
 /// [`names`](lock_telemetry::names).
 ///
-/// All instruments with one name have one unit and one description: otherwise OpenTelemetry takes them for different ones.
+/// All instruments with one name have one unit and one description: otherwise OpenTelemetry takes them for different
+/// ones.
 pub struct Bridge(Meter);
 
 impl Bridge {

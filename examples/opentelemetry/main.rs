@@ -1,7 +1,7 @@
 //! Traces and metrics of locks, sent to an OpenTelemetry collector.
 //!
-//! Several requests of a service want one lock. Each request has a span; the spans of its lock are inside it. The collector
-//! gets the spans, and the metrics of both observers' locks.
+//! Several requests of a service want one lock. Each request has a span; the spans of its lock are inside it. The
+//! collector gets the spans, and the metrics of both observers' locks.
 //!
 //! ```text
 //! OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 cargo run --example opentelemetry

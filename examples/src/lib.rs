@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Any error that ends an example.
 pub type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The store of an example: the one that the variable `LOCK_URL` names, or else the memory of this process. `dlock init`
-/// prepares a PostgreSQL database.
+/// The store of an example: the one that the variable `LOCK_URL` names, or else the memory of this process.
+/// `dlock init` prepares a PostgreSQL database.
 pub fn url() -> String {
     env::var(lock_any::ENV).unwrap_or_else(|_| "memory:".to_owned())
 }

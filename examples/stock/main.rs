@@ -1,8 +1,8 @@
 //! Buying from a limited stock: first several tasks, then several processes.
 //!
-//! The number of pieces that are left is the value of a `StoredMutex`, so the store keeps it beside the lock. A purchase
-//! locks it, waits for the customer to pay, tells the database of the shop, and commits one less. The lock makes that one
-//! step for all other buyers. The commit stores nothing if the lease was lost.
+//! The number of pieces that are left is the value of a `StoredMutex`, so the store keeps it beside the lock. A
+//! purchase locks it, waits for the customer to pay, tells the database of the shop, and commits one less. The lock
+//! makes that one step for all other buyers. The commit stores nothing if the lease was lost.
 //!
 //! The database shows the customers what is left. It refuses every fencing token that is lower than the highest
 //! that it has seen. That protects it from a buyer that has lost the lock without knowing it. With `--no-lock`, buyers

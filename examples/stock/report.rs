@@ -97,8 +97,8 @@ impl Report {
         self.visits.iter().filter_map(|visit| visit.hold.as_ref())
     }
 
-    /// Whether the stock adds up, and the database shows what is left. A purchase that lost its lease after its write may
-    /// have left the database behind the stock.
+    /// Whether the stock adds up, and the database shows what is left. A purchase that lost its lease after its write
+    /// may have left the database behind the stock.
     fn adds_up(&self) -> bool {
         let is_shown = self.shown == self.left || self.count(Outcome::Lost) > 0;
         self.sold() + self.left == self.stock && is_shown

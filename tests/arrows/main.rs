@@ -84,8 +84,8 @@ fn no_published_crate_depends_on_an_unpublished_one() {
     let workspace = Workspace::load();
     for package in workspace.packages().filter(|package| package.published) {
         for other in within(&workspace, package) {
-            // Its tests run the built program, so they are in its package. Cargo publishes no dependency for tests that has
-            // a path alone.
+            // Its tests run the built program, so they are in its package. Cargo publishes no dependency for tests that
+            // has a path alone.
             if package.name == PROGRAM && !package.shipped.contains(other) {
                 continue;
             }

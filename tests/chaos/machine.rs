@@ -19,8 +19,8 @@ static FREE: LazyLock<Semaphore> = LazyLock::new(|| {
     Semaphore::new(cores * CORE as usize)
 });
 
-/// One suite of runs at a time. With the runs of several suites at once the machine was late more often, and all took longer,
-/// because a run that proves nothing is repeated.
+/// One suite of runs at a time. With the runs of several suites at once the machine was late more often, and all took
+/// longer, because a run that proves nothing is repeated.
 pub(crate) fn stage() -> MutexGuard<'static, ()> {
     static STAGE: Mutex<()> = Mutex::new(());
     STAGE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -65,8 +65,8 @@ fn share(plan: &Plan, cast: &Cast) -> u32 {
 
 /// Why these plans fail, if some do. Each is carried out until a run is sound.
 ///
-/// A promise that breaks once is reported, and two more runs must be sound: a change must not fail because of a rare bug that it
-/// did not cause. `lock-chaos run` fails at the first broken promise.
+/// A promise that breaks once is reported, and two more runs must be sound: a change must not fail because of a rare
+/// bug that it did not cause. `lock-chaos run` fails at the first broken promise.
 pub(crate) fn failures(plans: &[Plan], cast: &Cast) -> Vec<String> {
     complaints(plans, |plan| failure(plan, cast))
 }

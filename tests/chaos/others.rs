@@ -1,6 +1,7 @@
 //! Servers of other kinds than Redis: PostgreSQL and etcd. A few runs contain every fault that can befall each.
 //!
-//! The faults of workers, and those by which a cluster differs from one server, befall three members of a cluster of etcd.
+//! The faults of workers, and those by which a cluster differs from one server, befall three members of a cluster of
+//! etcd.
 
 use lock_tests::chaos::{Deployment, Fault, Plan, Scope, Victim};
 

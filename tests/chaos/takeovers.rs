@@ -21,8 +21,8 @@ fn plan(over: Deployment, steps: Vec<Step>) -> Plan {
     Plan { workers: 3, tasks: 4, hold: Duration::from_millis(10), ..Plan::of(over, steps) }
 }
 
-/// Carries out a plan until the run is as wanted. A promise that breaks once is reported, and fails the test if it breaks
-/// again. The late machine of a run that proves nothing is reported.
+/// Carries out a plan until the run is as wanted. A promise that breaks once is reported, and fails the test if it
+/// breaks again. The late machine of a run that proves nothing is reported.
 fn carry_out(plan: &Plan, is_wanted: impl Fn(&Report) -> bool) -> bool {
     let mut broken = 0;
     for _ in 0..RUNS {
@@ -60,8 +60,8 @@ fn servers_take_over(over: Deployment) {
     holds(&plan(over, steps.into()));
 }
 
-/// The replicas lose the old primary first, so the next one lacks its latest grants. The old one lives on, as in a partition,
-/// until a lock is held at both by different owners.
+/// The replicas lose the old primary first, so the next one lacks its latest grants. The old one lives on, as in a
+/// partition, until a lock is held at both by different owners.
 fn cut_off(over: Deployment) -> Plan {
     let cut = step(Fault::CutAndFailOver, 1_000, 1_000, 0, over).workers(&[0]);
     Plan { hold: Duration::from_millis(40), ..plan(over, vec![cut]) }
@@ -73,8 +73,8 @@ fn partition(over: Deployment) -> Plan {
     Plan { hold: Duration::from_millis(40), ..plan(over, vec![part]) }
 }
 
-/// Without confirmation the old primary grants locks of which the next one does not know, with the quarantine of terms and without.
-/// A test of exclusion that saw no two holders here would prove nothing.
+/// Without confirmation the old primary grants locks of which the next one does not know, with the quarantine of terms
+/// and without. A test of exclusion that saw no two holders here would prove nothing.
 fn a_lock_has_two_holders(plan: &Plan) {
     let has_two = |report: &Report| {
         report.findings.excused.iter().any(|(it, _)| it.property == Property::Exclusion)

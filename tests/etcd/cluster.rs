@@ -65,10 +65,10 @@ async fn without_a_majority_requests_fail_and_may_succeed_later() {
     assert!(matches!(freed, lock_core::Released::Freed { .. }), "{freed:?}");
 }
 
-/// A leader that stands still for longer than the leases. A new leader keeps the leases alive that are renewed meanwhile. When
-/// the old one goes on, it must not revoke them: etcd #15247. Only a version with the fix keeps to that, and only there the
-/// test asserts that there are never two holders. With every version, each holder knows by its clock when its lease is over,
-/// tokens increase, and the lock goes on.
+/// A leader that stands still for longer than the leases. A new leader keeps the leases alive that are renewed
+/// meanwhile. When the old one goes on, it must not revoke them: etcd #15247. Only a version with the fix keeps to
+/// that, and only there the test asserts that there are never two holders. With every version, each holder knows by its
+/// clock when its lease is over, tokens increase, and the lock goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stands_still_ends_no_lease_that_was_renewed() {
     let cluster = EtcdCluster::start();

@@ -1,7 +1,8 @@
 //! Every law of the contract and of the capabilities.
 //!
-//! The shortest lease of etcd is two seconds long, so most laws wait for seconds. All of them run at once, on a thread of
-//! their own, and the test of each law waits for its verdict. A run of chosen tests runs only the laws that it needs.
+//! The shortest lease of etcd is two seconds long, so most laws wait for seconds. All of them run at once, on a thread
+//! of their own, and the test of each law waits for its verdict. A run of chosen tests runs only the laws that it
+//! needs.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

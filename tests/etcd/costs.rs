@@ -37,7 +37,8 @@ async fn until_labelled(server: &EtcdServer, count: u64) {
 
 /// Lets so many clients wait for a lock, lets each have it once, and returns what the server received meanwhile.
 async fn hand_over_to(server: &EtcdServer, waiters: u64) -> CommandStats {
-    // One for the holder, and one for each waiter. A hundred waiters share them. Each has a place of its own in the queue.
+    // One for the holder, and one for each waiter. A hundred waiters share them. Each has a place of its own in the
+    // queue.
     let stores = [(); 25].map(|()| builder(server.url()).build().unwrap());
     let labels = tokio::task::block_in_place(|| server.keys("lock/l/")).len() as u64;
     let here = locks(stores[0].clone(), LONG);
@@ -72,7 +73,8 @@ async fn a_hand_over_costs_no_more_if_more_clients_wait() {
     for waiters in [2, 10, 100] {
         let cost = hand_over_to(&server, waiters).await;
         let requests = requests(&cost);
-        // Releasing, claiming, and a lease for the next holder. A few requests are made again, because the document has changed.
+        // Releasing, claiming, and a lease for the next holder. A few requests are made again, because the document has
+        // changed.
         assert!(requests <= 4 * waiters + 8, "{requests} requests for {waiters}: {cost:?}");
         each.push(requests as f64 / waiters as f64);
     }

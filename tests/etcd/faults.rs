@@ -238,7 +238,8 @@ async fn the_lease_of_a_client_that_has_gone_ends_after_a_restart_too() {
     assert!(next.tokens.first() > first.tokens.last());
 }
 
-/// The store gives its revisions out again, for other documents. A client that makes no call meanwhile sees no broken connection.
+/// The store gives its revisions out again, for other documents. A client that makes no call meanwhile sees no broken
+/// connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_restored_grants_no_lock_by_what_a_client_saw_before() {
     let server = EtcdServer::durable();

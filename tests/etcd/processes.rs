@@ -20,8 +20,8 @@ fn start(role: &str, part: &Part, file: &Path) -> OtherProcess {
     OtherProcess::start("processes::the_other_process", &part)
 }
 
-/// Adds one to a number that all share, again and again, in two steps that only the lock keeps together. Most turns wait for
-/// another client.
+/// Adds one to a number that all share, again and again, in two steps that only the lock keeps together. Most turns
+/// wait for another client.
 async fn count_up(locks: Locks<EtcdBackend>, file: PathBuf) {
     let mutex = locks.mutex("it", ()).unwrap();
     for _ in 0..TURNS {

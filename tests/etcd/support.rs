@@ -103,7 +103,8 @@ pub(crate) async fn passes_on_over(url: &str, happens: impl AsyncFnOnce(&EtcdBac
     assert!(token > lease.fencing_token());
 }
 
-/// Releases a lock through a connection that may have ended. If the release fails, the client repeats it in the background.
+/// Releases a lock through a connection that may have ended. If the release fails, the client repeats it in the
+/// background.
 pub(crate) async fn let_go<T>(guard: MutexGuard<'_, T>) {
     match MutexGuard::release(guard).await {
         Ok(()) => {}

@@ -92,8 +92,9 @@ fn run_of(standing: &Standing) -> String {
     standing.server.as_str().rsplit_once('-').unwrap().0.to_owned()
 }
 
-/// A restore brings the record back with the votes of its time, and forgets the later ones. A cluster that is set up as before has
-/// the number of before, and its first leader has the term of the first leader of before. Only the log tells.
+/// A restore brings the record back with the votes of its time, and forgets the later ones. A cluster that is set up as
+/// before has the number of before, and its first leader has the term of the first leader of before. Only the log
+/// tells.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_restored_from_a_snapshot_abstains() {
     let server = EtcdServer::durable();

@@ -1,7 +1,7 @@
 //! The table of guarantees says what the backends say of themselves.
 //!
-//! The README and the page about backends have the table between two comments. Its last columns follow from the limits and
-//! the capabilities of the backends. If a test fails because they have changed, this writes the table again:
+//! The README and the page about backends have the table between two comments. Its last columns follow from the limits
+//! and the capabilities of the backends. If a test fails because they have changed, this writes the table again:
 //!
 //! ```text
 //! LOCK_GUARANTEES=write cargo test -p lock-tests --test guarantees

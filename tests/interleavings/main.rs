@@ -5,8 +5,8 @@
 //! store that answers late or not at all, messages that come late, twice or not at all, and another process. The
 //! scheduler is seeded, and a failure prints what repeats it.
 //!
-//! All threads of shuttle take turns on one thread of the system. That is why a runtime of tokio whose `block_on` runs in
-//! one of them is the present runtime of all.
+//! All threads of shuttle take turns on one thread of the system. That is why a runtime of tokio whose `block_on` runs
+//! in one of them is the present runtime of all.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

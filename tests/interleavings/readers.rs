@@ -1,5 +1,5 @@
-//! Readers that share a lease, and what gets in their way: a writer, an upgrade, another process, the end of the lease and
-//! the end of the locks.
+//! Readers that share a lease, and what gets in their way: a writer, an upgrade, another process, the end of the lease
+//! and the end of the locks.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};

@@ -8,8 +8,8 @@ use lock_tests::soon;
 
 use crate::diary::Diary;
 
-/// Uses a lock of a server at this address, before and after the server dies. `requests` are those that the diary names, the first
-/// of them a request for a lock.
+/// Uses a lock of a server at this address, before and after the server dies. `requests` are those that the diary
+/// names, the first of them a request for a lock.
 pub(crate) async fn reconnects<B: Backend>(
     (locks, diary): (&Locks<B>, &Diary),
     addr: SocketAddr,

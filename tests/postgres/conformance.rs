@@ -72,7 +72,8 @@ impl OneDatabase {
                 (builder.without_direct_connection(), vec![proxy])
             }
         };
-        // To log in is most of the work of a law. With the direct connection, verbs of several keys use several connections.
+        // To log in is most of the work of a law. With the direct connection, verbs of several keys use several
+        // connections.
         let connections = if matches!(self.way, Way::Direct) { 2 } else { 1 };
         let builder =
             builder.connections(NonZeroUsize::new(connections).unwrap_or(NonZeroUsize::MIN));

@@ -13,13 +13,13 @@ use crate::support::Database;
 /// A lease that is renewed after no test is over.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The statements of the clients so far, and how often each was sent. The functions that a statement calls are not counted, and
-/// neither are the labels of clients, which come in the background.
+/// The statements of the clients so far, and how often each was sent. The functions that a statement calls are not
+/// counted, and neither are the labels of clients, which come in the background.
 const SENT: &str = "SELECT calls, query FROM pg_stat_statements WHERE toplevel AND query LIKE '%lock\\_v1.%' \
      AND query NOT LIKE '%pg\\_stat%' AND query NOT LIKE '%introduce(%' ORDER BY query";
 
-/// How many stores the clients share: one for the holder, and one for each of ten waiters. A hundred would need too many
-/// connections.
+/// How many stores the clients share: one for the holder, and one for each of ten waiters. A hundred would need too
+/// many connections.
 const STORES: usize = 11;
 
 fn stores(url: &str) -> Vec<PostgresBackend> {

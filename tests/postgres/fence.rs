@@ -163,8 +163,8 @@ async fn operators_find_the_sessions_that_keep_a_lock() {
     }
 }
 
-/// A statement that begins before a grant may see the former version of the row. FOR KEY SHARE takes that version if the row
-/// was changed FOR NO KEY UPDATE alone. So every grant has to lock FOR UPDATE the very version that it changes.
+/// A statement that begins before a grant may see the former version of the row. FOR KEY SHARE takes that version if
+/// the row was changed FOR NO KEY UPDATE alone. So every grant has to lock FOR UPDATE the very version that it changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_never_takes_the_version_of_a_row_before_a_grant() {
     // How the former lease ends, and how the next owner gets the lock.

@@ -62,8 +62,8 @@ fn every_function_that_is_called_from_outside_has_a_search_path() {
     assert_eq!(database.sql(&open), "");
 }
 
-/// The owner of the schema can add functions to the schema. The functions of the crate, which run with the rights of the role that
-/// called `init`, would call them.
+/// The owner of the schema can add functions to the schema. The functions of the crate, which run with the rights of
+/// the role that called `init`, would call them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_of_another_role_is_not_filled() {
     let database = Database::empty();

@@ -22,8 +22,8 @@ fn code(error: &tokio_postgres::Error) -> &str {
     error.code().map_or("", |code| code.code())
 }
 
-/// At REPEATABLE READ, the second request would decide by what it saw before it had the row: it would miss the member that
-/// the first transaction let in, and be granted the lock beside it.
+/// At REPEATABLE READ, the second request would decide by what it saw before it had the row: it would miss the member
+/// that the first transaction let in, and be granted the lock beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_decides_by_an_old_view_of_the_holders() {
     for level in OTHERS {
@@ -166,8 +166,8 @@ async fn the_fence_holds_at_every_level() {
     }
 }
 
-/// A transaction that is older than the grant or the renewal does not see the lease. That is no loss of the lease: a repetition
-/// passes. A token that holds nothing is refused at each level.
+/// A transaction that is older than the grant or the renewal does not see the lease. That is no loss of the lease: a
+/// repetition passes. A token that holds nothing is refused at each level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_that_does_not_see_the_lease_fails_to_serialize() {
     for level in OTHERS {

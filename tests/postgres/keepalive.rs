@@ -31,8 +31,8 @@ fn probes(port: u16) -> Vec<Duration> {
         .collect()
 }
 
-/// A client whose machine vanishes closes nothing. The server has to ask, and soon: while it does not know, the client counts as
-/// there, and its place in a queue is not passed over. By default a server asks after two hours.
+/// A client whose machine vanishes closes nothing. The server has to ask, and soon: while it does not know, the client
+/// counts as there, and its place in a queue is not passed over. By default a server asks after two hours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_probes_a_listening_connection_within_seconds() {
     let server = PostgresServer::start();
@@ -54,7 +54,8 @@ async fn the_server_probes_a_listening_connection_within_seconds() {
 /// The server gets no answer to its probes: neither from the client nor from the kernel of the client's machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_machine_has_vanished_is_skipped_after_the_keepalive() {
-    /// The server probes after 3 s. It gives up after five unanswered probes, one each second. The rest is for a loaded machine.
+    /// The server probes after 3 s. It gives up after five unanswered probes, one each second. The rest is for a loaded
+    /// machine.
     const KEEPALIVE: Duration = Duration::from_secs(3 + 5 + 12);
     let database = Database::new();
     let proxy = Proxy::start(database.server.addr());

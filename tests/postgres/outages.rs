@@ -97,7 +97,8 @@ async fn a_request_that_is_read_after_its_release_is_refused() {
     }
 }
 
-/// A cancelled request ends at once. Without it, the time alone has to tell. Each verb that gives a lease or a place looks.
+/// A cancelled request ends at once. Without it, the time alone has to tell. Each verb that gives a lease or a place
+/// looks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_for_a_lease_or_a_place_names_the_time_until_which_its_client_waits() {
     let database = Database::new();

@@ -18,8 +18,8 @@ const TURNS: u32 = 60;
 /// The lease of a process that dies.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// Adds one to a number that all share, again and again, in two steps that only the lock keeps together. Most turns wait for
-/// the other process.
+/// Adds one to a number that all share, again and again, in two steps that only the lock keeps together. Most turns
+/// wait for the other process.
 async fn count_up(url: &str) {
     let locks = Locks::builder(PostgresBackend::open(url).unwrap()).ttl(Ttl::DEFAULT.duration());
     let locks = locks.build().unwrap();

@@ -1,6 +1,6 @@
-//! A full disk. The size to which the server may write its files is limited, and PostgreSQL treats that as a full disk, which only
-//! root could stage otherwise. One limit leaves the log of the database its room, as if it was on another volume. The other limit
-//! leaves nothing any room.
+//! A full disk. The size to which the server may write its files is limited, and PostgreSQL treats that as a full disk,
+//! which only root could stage otherwise. One limit leaves the log of the database its room, as if it was on another
+//! volume. The other limit leaves nothing any room.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use tokio::task::block_in_place;
 
 use crate::support::{attempt, claim, granted, long, until_ok};
 
-/// More than each file of a new database has. It is no whole number of pages, so the last page is written in part, and the server
-/// says that the disk is full.
+/// More than each file of a new database has. It is no whole number of pages, so the last page is written in part, and
+/// the server says that the disk is full.
 const ROOM: u64 = (2 << 20) + 4096;
 
 /// Less than any change needs.

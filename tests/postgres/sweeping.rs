@@ -108,8 +108,8 @@ async fn clients_that_are_gone_do_not_fill_the_table_of_locks() {
     assert_eq!(server.sql(&database, "SELECT count(*) FROM lock_v1.watcher"), "0\n");
 }
 
-/// Each introduction removes labels that are over. Two of them, each of which removes the label of the other, must not wait
-/// for each other.
+/// Each introduction removes labels that are over. Two of them, each of which removes the label of the other, must not
+/// wait for each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_introduce_themselves_again_do_not_block_one_another() {
     let database = Database::new();

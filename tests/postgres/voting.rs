@@ -138,8 +138,8 @@ async fn the_rights_of_a_client_are_enough_to_vote() {
     assert!(store.confirm(&ballot.request.claim, grant.tokens.last()).await.unwrap());
 }
 
-/// When one process of the server dies, the server recovers from its log, and its first process goes on. Votes that did not
-/// wait for the disk may be forgotten, so the node abstains.
+/// When one process of the server dies, the server recovers from its log, and its first process goes on. Votes that did
+/// not wait for the disk may be forgotten, so the node abstains.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_recovers_from_a_crash_abstains() {
     let server = server();
@@ -178,7 +178,8 @@ async fn a_crash_ends_no_membership() {
     assert_eq!((standing.membership, standing.max_ttl), (next.membership, None));
 }
 
-/// A dump has the record of the node, and the run of the server is the one in the record. But the votes after the dump are gone.
+/// A dump has the record of the node, and the run of the server is the one in the record. But the votes after the dump
+/// are gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_was_restored_from_a_dump_abstains() {
     let database = Database::new();

@@ -1,8 +1,8 @@
 //! Every case of the primitives over every store.
 //!
-//! The cases are in `tests/src/primitives`. A quorum lacks some capabilities, and names them here. While no server fails over,
-//! a cluster and a service that sentinels watch lack none: every case holds there. `tests/topologies` and `tests/chaos`
-//! are about failovers.
+//! The cases are in `tests/src/primitives`. A quorum lacks some capabilities, and names them here. While no server
+//! fails over, a cluster and a service that sentinels watch lack none: every case holds there. `tests/topologies` and
+//! `tests/chaos` are about failovers.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Quorums whose nodes are different kinds of stores: a Redis server, a PostgreSQL database, an etcd server and a store in memory.
+//! Quorums whose nodes are different kinds of stores: a Redis server, a PostgreSQL database, an etcd server and a store
+//! in memory.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,7 +81,8 @@ impl Store {
         }
     }
 
-    /// Once all nodes vote. A restored cluster is told by its revisions, so the snapshot has more of them than a new one.
+    /// Once all nodes vote. A restored cluster is told by its revisions, so the snapshot has more of them than a new
+    /// one.
     async fn begins(&mut self) {
         if let Self::Etcd(server, snapshot) = self {
             let store = EtcdBackend::open(server.locks()).unwrap();
@@ -202,8 +204,8 @@ async fn contend(number: usize, locks: Locks<Mixed>, seen: Arc<Seen>) {
     locks.shutdown().await;
 }
 
-/// Each store dies once, and the two others are the majority. A store that comes back may have forgotten votes, and sits out its
-/// quarantine.
+/// Each store dies once, and the two others are the majority. A store that comes back may have forgotten votes, and
+/// sits out its quarantine.
 async fn hold_a_lock_together(stores: [Store; 3]) {
     let stores = Stores::new(stores).await;
     let seen = Arc::new(Seen::default());

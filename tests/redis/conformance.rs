@@ -1,4 +1,5 @@
-//! Every law of the contract and of the capabilities, in both versions of the protocol and with each source of hints alone.
+//! Every law of the contract and of the capabilities, in both versions of the protocol and with each source of hints
+//! alone.
 //!
 //! The test of a law runs it in every setup.
 

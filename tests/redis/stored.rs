@@ -59,8 +59,8 @@ async fn a_commit_within_a_process_costs_one_command() {
     assert_eq!(counter.snapshot().await.unwrap().value, TASKS + 1);
 }
 
-/// One round: the first client has the lock, the second one waits in the queue, and gets it. Returns the scripts that were
-/// called.
+/// One round: the first client has the lock, the second one waits in the queue, and gets it. Returns the scripts that
+/// were called.
 async fn handed_over<G>(
     server: &RedisServer,
     queue: &str,
@@ -79,7 +79,8 @@ async fn handed_over<G>(
     server.commandstats().since(&before).calls("evalsha")
 }
 
-/// Each lock brings the value, and each commit hands the lock over, for no command more than a mutex without a value needs.
+/// Each lock brings the value, and each commit hands the lock over, for no command more than a mutex without a value
+/// needs.
 #[tokio::test]
 async fn a_lock_that_is_handed_over_costs_no_command_more_with_a_value() {
     const ROUNDS: u64 = 10;

@@ -114,7 +114,8 @@ async fn seen(prefix: &str, name: &[u8], value: &[u8]) -> [BTreeSet<String>; 3] 
 #[tokio::test]
 async fn scripts_do_not_depend_on_names_or_values() {
     const SCRIPTS: usize = 36;
-    // The other scripts are for many leases at once, for slots that are being moved, and for values that come with a grant.
+    // The other scripts are for many leases at once, for slots that are being moved, and for values that come with a
+    // grant.
     const CALLED: usize = 28;
     let wild = br#"Zq8Xv"); redis.call('FLUSHALL') --]]
         \"..KEYS[1].."%d{}"#;

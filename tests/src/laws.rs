@@ -9,8 +9,8 @@ use tokio::runtime;
 
 use crate::Proxy;
 
-/// Makes a test of each law of the named suites. Each test calls a function with the suite and the name of the law. The suite
-/// `one_permit` gets a module of its own, because its laws have the names of those of a mutex.
+/// Makes a test of each law of the named suites. Each test calls a function with the suite and the name of the law. The
+/// suite `one_permit` gets a module of its own, because its laws have the names of those of a mutex.
 ///
 /// ```
 /// use lock_core::conformance::Suite;

@@ -9,7 +9,8 @@ const VARIABLE: &str = "LOCK_TESTS_PART";
 
 /// This test program as another process, which runs one test. The process dies with this value.
 ///
-/// The test asks [`part`](Self::part) for its part, and does nothing if it has none: then it runs among the other tests.
+/// The test asks [`part`](Self::part) for its part, and does nothing if it has none: then it runs among the other
+/// tests.
 #[derive(Debug)]
 pub struct OtherProcess(Child);
 

@@ -21,7 +21,8 @@ pub fn stop(pid: u32) {
     eventually("the process has stopped", LIMIT, || is_stopped(pid));
 }
 
-/// Processes that stand still until this is dropped. So they go on if a test fails, and a server of several tests does too.
+/// Processes that stand still until this is dropped. So they go on if a test fails, and a server of several tests does
+/// too.
 #[must_use]
 #[derive(Debug)]
 pub struct Standstill(Vec<u32>);

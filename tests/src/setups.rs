@@ -2,7 +2,8 @@
 
 use std::thread;
 
-/// Runs a law in all of these setups at once, because most laws wait for leases to end. Each setup has a thread of its own.
+/// Runs a law in all of these setups at once, because most laws wait for leases to end. Each setup has a thread of its
+/// own.
 ///
 /// ```
 /// let sums = [("small", 1), ("large", 1_000)];

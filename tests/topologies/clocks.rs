@@ -24,8 +24,8 @@ struct TakenOver {
     waited: Duration,
 }
 
-/// The holder of a lock crashes together with the primary. The replica that takes over has a clock that is ahead by this
-/// many milliseconds, and has all data.
+/// The holder of a lock crashes together with the primary. The replica that takes over has a clock that is ahead by
+/// this many milliseconds, and has all data.
 async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
     let clock = ServerClock::new();
     assert!(clock.is_real(), "the clock of the server cannot be set here");

@@ -66,8 +66,8 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
     .await;
 }
 
-/// lock-sync repeats a request whose task has gone, on another runtime, before the first request has an answer. The first
-/// one may end without a confirmation only after the repetition was granted. Then the grant stays.
+/// lock-sync repeats a request whose task has gone, on another runtime, before the first request has an answer. The
+/// first one may end without a confirmation only after the repetition was granted. Then the grant stays.
 #[test]
 fn an_unconfirmed_request_leaves_the_grant_of_its_repetition() {
     let set = Set::start(1);
@@ -214,8 +214,8 @@ async fn tasks_that_ask_together_share_commits() {
     assert!((1..TASKS / 2).contains(&waits), "{waits} commits for {TASKS} grants");
 }
 
-/// Through an outage of the replication a guard stays valid, and its lease is renewed soon after. A task that waits gets the
-/// lock soon after, too.
+/// Through an outage of the replication a guard stays valid, and its lease is renewed soon after. A task that waits
+/// gets the lock soon after, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guards_and_waiters_go_on_once_replicas_acknowledge_again() {
     let set = Set::start(1);

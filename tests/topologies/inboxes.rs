@@ -123,8 +123,8 @@ impl Apart {
     }
 }
 
-/// The slot of the inbox moves, and that of the lock stays. A claim that names the former inbox keeps its place and hears of
-/// its grant; after that, the inbox is in another slot.
+/// The slot of the inbox moves, and that of the lock stays. A claim that names the former inbox keeps its place and
+/// hears of its grant; after that, the inbox is in another slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_hears_its_grant_after_the_slot_of_its_inbox_has_moved() {
     let apart = Apart::new().await;

@@ -201,8 +201,8 @@ async fn several_locks_are_taken_in_one_step_only_if_they_share_a_slot() {
     drop(guards);
 }
 
-/// One of the locks cannot be taken while its slot moves. The caller that gives up keeps none of them, and the caller that
-/// waits gets all.
+/// One of the locks cannot be taken while its slot moves. The caller that gives up keeps none of them, and the caller
+/// that waits gets all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_locks_are_taken_all_or_none_while_the_slot_of_one_moves() {
     let cluster = RedisCluster::start(3, 0);

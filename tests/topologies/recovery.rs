@@ -42,8 +42,8 @@ struct Recovery {
     client: Instant,
 }
 
-/// A client that asks all the time is served at most a second after the servers. On a busy machine that holds for the best
-/// of a few failovers.
+/// A client that asks all the time is served at most a second after the servers. On a busy machine that holds for the
+/// best of a few failovers.
 async fn judge(what: &str, fail_over: impl AsyncFn() -> Recovery) {
     const ROUNDS: usize = 3;
     const AIM: Duration = Duration::from_secs(1);

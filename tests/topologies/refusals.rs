@@ -1,7 +1,7 @@
 //! Servers that answer, and serve nothing for a while: a replica, a server that loads its data, a cluster that is down.
 //!
-//! No request runs there. So a client of a deployment asks again, and the caller sees an answer or an error that passes.
-//! What was held before stays held.
+//! No request runs there. So a client of a deployment asks again, and the caller sees an answer or an error that
+//! passes. What was held before stays held.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -124,8 +124,8 @@ async fn in_a_cluster_a_confirmed_lease_lives_through_a_failover() {
     goes_on(&cluster.url(), primary, "a").await;
 }
 
-/// Asks a primary that is paused, and that goes on after its replica has been promoted. Returns its answer, and the grant
-/// of the new primary.
+/// Asks a primary that is paused, and that goes on after its replica has been promoted. Returns its answer, and the
+/// grant of the new primary.
 async fn ask_too_late(confirm: bool) -> (Result<AcquireOutcome, Error>, Option<Grant>) {
     let deployment = Sentinels::start(1, 3);
     let primary = &deployment.servers()[0];

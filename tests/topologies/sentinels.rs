@@ -146,7 +146,8 @@ async fn one_sentinel_that_answers_is_enough_and_a_service_that_none_knows_is_an
     deployment.sentinels()[0].cont();
 }
 
-/// The old primary has lost its sentinels and its replica, and goes on to answer. Only a message says that it was replaced.
+/// The old primary has lost its sentinels and its replica, and goes on to answer. Only a message says that it was
+/// replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_leaves_a_primary_that_still_answers_when_sentinels_name_another() {
     let patience = Duration::from_millis(500);

@@ -348,7 +348,8 @@ async fn without_the_right_to_the_term_nothing_is_granted() {
     take(&client(false), &claim("a"), ttl(60_000)).await;
 }
 
-/// Holds a lock of a client with default options, has the lease end too early under another term, and asks for the lock.
+/// Holds a lock of a client with default options, has the lease end too early under another term, and asks for the
+/// lock.
 async fn by_default(url: String, fail: impl FnOnce()) -> Duration {
     let backend = RedisBackend::open(url).unwrap();
     take(&backend, &claim("a"), ttl(1500)).await;

@@ -4,7 +4,8 @@
 //! so each has a second form for a contended key, with the shortest delay between two tries that it accepts.
 //!
 //! This module has the mutexes. Reader-writer locks are in [`rwlocks`], semaphores in [`semaphores`], and mutexes
-//! over several servers in [`quorums`]. The backends of this workspace, and what each is compared with, are in [`stores`].
+//! over several servers in [`quorums`]. The backends of this workspace, and what each is compared with, are in
+//! [`stores`].
 
 /// A row with this many clients of one kind.
 macro_rules! entrants {

@@ -41,8 +41,8 @@ fn sheets() -> MutexGuard<'static, Vec<Arc<Sheet>>> {
 
 /// An observer that counts what it hears, and adds up the times.
 ///
-/// Each thread has a sheet of its own, and a reader adds the sheets up. With counters that the threads share, the row would
-/// measure how the processors pass a cache line on, and not what the locks do.
+/// Each thread has a sheet of its own, and a reader adds the sheets up. With counters that the threads share, the row
+/// would measure how the processors pass a cache line on, and not what the locks do.
 #[derive(Debug)]
 pub struct Counts;
 

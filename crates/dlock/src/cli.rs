@@ -15,7 +15,9 @@ use crate::view::{OUTPUT, Site, USAGE, View};
 #[derive(Debug, Parser)]
 #[command(name = "dlock", version, about, disable_help_subcommand = true)]
 struct Cli<C: Subcommand = Commands> {
-    /// The URL of the store, for example redis://host:6379, postgres://user@host/database, etcd://a,b,c or redlock+redis://a,b,c. Of a quorum of several kinds: redlock: and the URLs of its nodes, with spaces between them
+    /// The URL of the store, for example redis://host:6379, postgres://user@host/database, etcd://a,b,c or
+    /// redlock+redis://a,b,c. Of a quorum of several kinds: redlock: and the URLs of its nodes, with spaces between
+    /// them
     #[arg(long, global = true, env = "LOCK_URL", hide_env_values = true)]
     url: Option<String>,
     /// The label of this client, which other clients see; by default dlock@host:pid

@@ -23,21 +23,21 @@
 //! | `etcd://user:password@host,host,host/prefix`, `etcds://…` with TLS | an etcd cluster | `etcd`; `tls` |
 //!
 //! The database needs the schema of the locks, and [`init`] creates the schema. The
-//! [docs of the client](lock_postgres::PostgresBackend::builder) describe the options of the URL, and `direct=false` and
-//! `pooler=host:port` say how the URL leads through a pooler and past it. The documentation of
-//! `lock-redis` describes the URLs of Redis, and [`EtcdBackend::open`](lock_etcd::EtcdBackend::open) the URLs of etcd, with the option
-//! that allows an old version. The URL of a quorum names several hosts, which
+//! [docs of the client](lock_postgres::PostgresBackend::builder) describe the options of the URL, and `direct=false`
+//! and `pooler=host:port` say how the URL leads through a pooler and past it. The documentation of
+//! `lock-redis` describes the URLs of Redis, and [`EtcdBackend::open`](lock_etcd::EtcdBackend::open) the URLs of etcd,
+//! with the option that allows an old version. The URL of a quorum names several hosts, which
 //! share the login, the database and the options of the URL. A host and its port are the [name of a
 //! node](lock_redlock::Builder::node), so all clients must spell a host in one way. A new quorum grants nothing
 //! until an operator calls [`init`], or the quarantine of its nodes is over.
 //!
-//! After `redlock:` each node has a URL of its own: a server or a service of Redis, a database, or an etcd cluster, each of
-//! which fails on its own. The name of such a node is its URL without the login and the options, for example
+//! After `redlock:` each node has a URL of its own: a server or a service of Redis, a database, or an etcd cluster,
+//! each of which fails on its own. The name of such a node is its URL without the login and the options, for example
 //! `postgres://db.example/shop`. Neither the memory of a process nor a Redis cluster can be a node.
 //!
 //! [`connect`] returns [`Locks`] without the type of the backend, so an app can keep the handle in a field. The handle
-//! has every primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything is sent.
-//! [`doctor`] reports the problems of the store behind a URL.
+//! has every primitive. A primitive that the store cannot serve fails with [`ErrorKind::Unsupported`], before anything
+//! is sent. [`doctor`] reports the problems of the store behind a URL.
 //!
 //! An app that knows its store at compile time uses [`Locks::new`] with the backend of that store instead.
 //!
@@ -78,8 +78,8 @@ pub const ENV: &str = "LOCK_URL";
 
 /// Makes locks over the store that this URL names, with the defaults of [`lock_sync::Builder`].
 ///
-/// For Redis, PostgreSQL and etcd, this call sends nothing: the first lock opens the connection. For a quorum, it asks each
-/// server for its identity.
+/// For Redis, PostgreSQL and etcd, this call sends nothing: the first lock opens the connection. For a quorum, it asks
+/// each server for its identity.
 ///
 /// # Errors
 ///
@@ -152,10 +152,10 @@ pub async fn connect_from_env() -> Result<Locks, Error> {
 
 /// Sets a new store up, before a client holds a lock on the store.
 ///
-/// - In a PostgreSQL database, it [creates the schema](lock_postgres::PostgresBackend::init) of the locks, or brings the
-///   schema to the version of this crate.
-/// - For a quorum, it [declares](lock_redlock::Redlock::init) that no client holds a lock. Then the nodes vote at once. Call
-///   this function once, when the servers are set up.
+/// - In a PostgreSQL database, it [creates the schema](lock_postgres::PostgresBackend::init) of the locks, or brings
+///   the schema to the version of this crate.
+/// - For a quorum, it [declares](lock_redlock::Redlock::init) that no client holds a lock. Then the nodes vote at once.
+///   Call this function once, when the servers are set up.
 /// - For every other store, it checks the URL and sends nothing.
 ///
 /// # Errors
@@ -165,8 +165,8 @@ pub async fn connect_from_env() -> Result<Locks, Error> {
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, some nodes may have the declaration and others not, and the schema may be there or not. Repeat
-/// the call.
+/// If the future is dropped, some nodes may have the declaration and others not, and the schema may be there or not.
+/// Repeat the call.
 ///
 /// # Examples
 ///
@@ -306,7 +306,8 @@ enum Store {
 }
 
 impl Store {
-    /// The kind, and the URL with its scheme in small letters: the case has no meaning, but some parsers know one case only.
+    /// The kind, and the URL with its scheme in small letters: the case has no meaning, but some parsers know one case
+    /// only.
     fn of(url: &str) -> Result<(Self, String), Error> {
         let (scheme, rest) = url.split_at(url.find(':').unwrap_or(url.len()));
         let scheme = scheme.to_ascii_lowercase();

@@ -123,9 +123,9 @@ use crate::{
 /// - Tokens MUST increase from waiter to waiter (`tokens_increase_along_the_line`).
 /// - A lease that its holder releases and requeues MUST go to the first claim in the queue, and the new request to
 ///   the end of the queue (`a_release_and_requeue_hands_over_and_queues_again`).
-/// - A holder that watches its key, and was told that the contention is [`Contention::Quiet`](crate::Contention::Quiet),
-///   MUST hear [`Hint::Contended`](crate::Hint::Contended) when a claim joins the empty queue
-///   (`a_holder_hears_of_contention`). While a claim waits, grants and renewals MUST say so
+/// - A holder that watches its key, and was told that the contention is
+///   [`Contention::Quiet`](crate::Contention::Quiet), MUST hear [`Hint::Contended`](crate::Hint::Contended) when a
+///   claim joins the empty queue (`a_holder_hears_of_contention`). While a claim waits, grants and renewals MUST say so
 ///   (`every_answer_tells_the_contention`).
 ///
 /// **Failing**
@@ -256,7 +256,8 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     ///
     /// Any error of the store or of the connection to it; [`ErrorKind::Unsupported`](crate::ErrorKind) if the
-    /// store gives no hints. Waiters then rely on the time in [`AcquireOutcome::Busy`](crate::AcquireOutcome::Busy) alone.
+    /// store gives no hints. Waiters then rely on the time in [`AcquireOutcome::Busy`](crate::AcquireOutcome::Busy)
+    /// alone.
     ///
     /// # Cancel safety
     ///
@@ -271,8 +272,8 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) if the store keeps no labels; otherwise any error of the store or of
-    /// the connection to it.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) if the store keeps no labels; otherwise any error of the store or
+    /// of the connection to it.
     ///
     /// # Cancel safety
     ///
@@ -321,11 +322,11 @@ pub trait Backend: Send + Sync + 'static {
         Limits::default()
     }
 
-    /// What this instance of the backend can do beside the verbs. Code that knows the backend only as `dyn Backend`, such as
-    /// [`AnyBackend`](crate::AnyBackend), asks here.
+    /// What this instance of the backend can do beside the verbs. Code that knows the backend only as `dyn Backend`,
+    /// such as [`AnyBackend`](crate::AnyBackend), asks here.
     ///
-    /// Nothing by default. A backend SHOULD name each capability trait that it implements. If it cannot, because its capabilities
-    /// depend on a type parameter, use [`AnyBackend::describing`](crate::AnyBackend::describing).
+    /// Nothing by default. A backend SHOULD name each capability trait that it implements. If it cannot, because its
+    /// capabilities depend on a type parameter, use [`AnyBackend::describing`](crate::AnyBackend::describing).
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities::none()
     }

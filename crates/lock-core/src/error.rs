@@ -95,7 +95,8 @@ impl Error {
         self.0.kind.is_retryable()
     }
 
-    /// When a repetition of the request may succeed, counted from the error on, if the store [says so](Self::not_before).
+    /// When a repetition of the request may succeed, counted from the error on, if the store
+    /// [says so](Self::not_before).
     ///
     /// The store may be ready earlier, for example because an operator intervenes.
     pub fn retry_after(&self) -> Option<Duration> {

@@ -1,4 +1,5 @@
-//! The way of the hints from a connection to one [`Watch`](crate::Watch), for backends: a bounded channel that loses no news.
+//! The way of the hints from a connection to one [`Watch`](crate::Watch), for backends: a bounded channel that loses no
+//! news.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,8 +65,8 @@ struct Missed {
 }
 
 impl Giver {
-    /// Hands a hint on, without waiting. If there is no room, the user gets one [`Hint::Resync`] after the hints that wait. The
-    /// call may wake a task, so it does not belong under a lock.
+    /// Hands a hint on, without waiting. If there is no room, the user gets one [`Hint::Resync`] after the hints that
+    /// wait. The call may wake a task, so it does not belong under a lock.
     ///
     /// The [example](hints()) gives one.
     pub fn give(&self, hint: Hint) {

@@ -1,5 +1,5 @@
-//! A thread with a runtime, for work that must not depend on the runtime of an app: [`Thread`] for the work of a client,
-//! [`spawn_thread`] for one future.
+//! A thread with a runtime, for work that must not depend on the runtime of an app: [`Thread`] for the work of a
+//! client, [`spawn_thread`] for one future.
 
 use std::future::Future;
 use std::io;

@@ -46,9 +46,10 @@ pub struct EtcdBackend {
 impl EtcdBackend {
     /// A client of the cluster at this URL, with the default options. Opens no connection yet.
     ///
-    /// The URL is `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, or the same with `etcds` for TLS. Each host is a
-    /// member of the cluster. The client uses one of them at a time. The URL may end with the option
-    /// `?allow_unsafe_version=true`: see [`allow_unsafe_version`](Builder::allow_unsafe_version). Any other option is an error.
+    /// The URL is `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, or the same with `etcds` for TLS. Each
+    /// host is a member of the cluster. The client uses one of them at a time. The URL may end with the option
+    /// `?allow_unsafe_version=true`: see [`allow_unsafe_version`](Builder::allow_unsafe_version). Any other option is
+    /// an error.
     ///
     /// # Errors
     ///
@@ -68,9 +69,10 @@ impl EtcdBackend {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`](lock_core::ErrorKind::Unsupported) if the member has a version that may end leases too early: see
-    /// [`allow_unsafe_version`](Builder::allow_unsafe_version). [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) if the cluster does not know the user. Else
-    /// any error of the connection.
+    /// [`ErrorKind::Unsupported`](lock_core::ErrorKind::Unsupported) if the member has a version that may end leases
+    /// too early: see [`allow_unsafe_version`](Builder::allow_unsafe_version).
+    /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) if the cluster does not know the user. Else any error of the
+    /// connection.
     ///
     /// # Cancel safety
     ///

@@ -41,7 +41,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// How many claims may wait for one key by default: 1 000. Each of them adds some 60 bytes to the document of the lock.
+    /// How many claims may wait for one key by default: 1 000. Each of them adds some 60 bytes to the document of the
+    /// lock.
     ///
     /// Whatever this number is, the document has 1 MiB at most: some 15 000 holders and waiters together.
     ///
@@ -87,8 +88,8 @@ impl Builder {
 
     /// Uses members of any version from 3.4 on. The option `allow_unsafe_version=true` of the URL says the same.
     ///
-    /// Without this call, a member older than 3.4.31, or of 3.5 older than 3.5.13, is refused, because a leader that was stalled
-    /// may end leases there that a later leader has renewed: two clients then hold one lock
+    /// Without this call, a member older than 3.4.31, or of 3.5 older than 3.5.13, is refused, because a leader that
+    /// was stalled may end leases there that a later leader has renewed: two clients then hold one lock
     /// ([etcd #15247](https://github.com/etcd-io/etcd/issues/15247)). A cluster of one member is not affected.
     ///
     /// # Examples
@@ -107,8 +108,8 @@ impl Builder {
 
     /// How many claims may wait for one key; [`QUEUE_LIMIT`](Self::QUEUE_LIMIT) by default.
     ///
-    /// A full queue answers [`ErrorKind::QueueFull`](lock_core::ErrorKind::QueueFull). So does a lock whose document has no room for
-    /// another holder or waiter: see [`QUEUE_LIMIT`](Self::QUEUE_LIMIT).
+    /// A full queue answers [`ErrorKind::QueueFull`](lock_core::ErrorKind::QueueFull). So does a lock whose document
+    /// has no room for another holder or waiter: see [`QUEUE_LIMIT`](Self::QUEUE_LIMIT).
     ///
     /// # Examples
     ///
@@ -130,11 +131,11 @@ impl Builder {
         self
     }
 
-    /// Tells this observer of requests and connections, in addition to the observers that were set before. The thread of the
-    /// client runs it.
+    /// Tells this observer of requests and connections, in addition to the observers that were set before. The thread
+    /// of the client runs it.
     ///
-    /// A request has the name of a call of etcd, such as `Txn`, because one verb of a lock takes several calls. A connection has ended
-    /// for the observer when a request notices the end.
+    /// A request has the name of a call of etcd, such as `Txn`, because one verb of a lock takes several calls. A
+    /// connection has ended for the observer when a request notices the end.
     ///
     /// # Examples
     ///
@@ -176,7 +177,8 @@ impl Builder {
         self
     }
 
-    /// Shows this certificate and proves it by this key, both in PEM, to servers that ask for one. The URL begins with `etcds`.
+    /// Shows this certificate and proves it by this key, both in PEM, to servers that ask for one. The URL begins with
+    /// `etcds`.
     ///
     /// # Examples
     ///
@@ -199,8 +201,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if the URL, the prefix, the user or a certificate is not
-    /// valid, or if the URL begins with `etcds` and the crate was built without the feature `tls`.
+    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if the URL, the prefix, the user or a
+    /// certificate is not valid, or if the URL begins with `etcds` and the crate was built without the feature `tls`.
     pub fn build(self) -> Result<EtcdBackend, Error> {
         let place = Place::of(&self.url)?;
         let prefix = match self.prefix.as_deref().or(place.prefix.as_deref()) {

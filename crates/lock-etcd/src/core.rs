@@ -138,8 +138,9 @@ impl Core {
         }
     }
 
-    /// Ends a place, or a grant that was not claimed. The next request of any client passes the key on, so the first claim in the
-    /// queue hears that it has to ask. The task tries again until etcd has answered, or until the session has ended with its places.
+    /// Ends a place, or a grant that was not claimed. The next request of any client passes the key on, so the first
+    /// claim in the queue hears that it has to ask. The task tries again until etcd has answered, or until the session
+    /// has ended with its places.
     async fn end_place(self: Arc<Self>, claim: Claim, place: Place) {
         let (Some(number), Some(session)) = (place.number, self.hub.session()) else { return };
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -151,8 +152,8 @@ impl Core {
         }
     }
 
-    /// Decides a request by which a claim gives up the place that it may have. If that fails, the claim may still have its
-    /// place, and this client ends it.
+    /// Decides a request by which a claim gives up the place that it may have. If that fails, the claim may still have
+    /// its place, and this client ends it.
     pub(crate) async fn give_up<T: Send>(
         &self,
         claim: &Claim,

@@ -33,7 +33,8 @@ impl From<Status> for Fault {
     }
 }
 
-/// Why a connection was not opened. A certificate that is not trusted is for a person to change; what else there is may pass.
+/// Why a connection was not opened. A certificate that is not trusted is for a person to change; what else there is may
+/// pass.
 pub(crate) fn connecting(error: tonic::transport::Error, member: &Uri) -> Error {
     if is_about_trust(&error) {
         let message = format!("no trust between this client and etcd at {member}");
@@ -43,8 +44,8 @@ pub(crate) fn connecting(error: tonic::transport::Error, member: &Uri) -> Error 
     Error::with_source(ErrorKind::Unreachable, message, error)
 }
 
-/// Whether the other end showed a certificate that is not trusted, or did not trust that of this client. The library of TLS says so
-/// in words alone.
+/// Whether the other end showed a certificate that is not trusted, or did not trust that of this client. The library of
+/// TLS says so in words alone.
 fn is_about_trust(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -103,7 +103,8 @@ impl Core {
         Ok(Page::new(locks, next))
     }
 
-    /// Ends every lease of a key. The leases of etcd end first, so that no former holder can renew when another claim holds the key.
+    /// Ends every lease of a key. The leases of etcd end first, so that no former holder can renew when another claim
+    /// holds the key.
     pub(crate) async fn force_release(&self, key: &Key) -> Result<u64, Error> {
         let mut ended = BTreeSet::new();
         let mut owners: Option<HashSet<OwnerToken>> = None;

@@ -2,8 +2,8 @@
 //!
 //! [`EtcdBackend`] carries the primitives of lock-sync. Its [example](EtcdBackend#examples) takes a lease.
 //!
-//! The README of the crate states what is promised and what is not, which versions of etcd are safe, which rights a user needs, and
-//! what a lock costs.
+//! The README of the crate states what is promised and what is not, which versions of etcd are safe, which rights a
+//! user needs, and what a lock costs.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

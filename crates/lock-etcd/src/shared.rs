@@ -30,8 +30,8 @@ pub(crate) struct Settings {
     pub(crate) telling: Telling,
 }
 
-/// The client, and the thread on which it lives: it depends on no runtime of the app, and a request goes on when its future is
-/// dropped.
+/// The client, and the thread on which it lives: it depends on no runtime of the app, and a request goes on when its
+/// future is dropped.
 pub(crate) struct Shared {
     thread: Thread,
     pub(crate) core: Arc<Core>,
@@ -85,8 +85,8 @@ impl Shared {
         Self::start(Settings { any_version: true, telling, ..self.settings.clone() })
     }
 
-    /// Ends after the time that a request may take, which begins with the first poll. The runtime of the caller may have no
-    /// timers.
+    /// Ends after the time that a request may take, which begins with the first poll. The runtime of the caller may
+    /// have no timers.
     pub(crate) fn timer(&self) -> impl Future<Output = ()> + Send + 'static {
         self.thread.timer(self.settings.limit)
     }

@@ -163,7 +163,8 @@ impl Core {
         attempt.run(|_| ()).await.map(drop)
     }
 
-    /// The turns of these requests. They are taken in the order of the keys, so that two such requests do not wait for one another.
+    /// The turns of these requests. They are taken in the order of the keys, so that two such requests do not wait for
+    /// one another.
     async fn turns_of(&self, requests: &[Acquire]) -> Result<Vec<Turn>, Error> {
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.sort_unstable_by_key(|index| &requests[*index].claim.key);

@@ -71,8 +71,8 @@ impl PostgresBackend {
         Self { shared }
     }
 
-    /// Creates the schema `lock_v1` in the database, or brings it to the version of this crate. Leaves a newer version as it
-    /// is. Any number of processes may call this at once.
+    /// Creates the schema `lock_v1` in the database, or brings it to the version of this crate. Leaves a newer version
+    /// as it is. Any number of processes may call this at once.
     ///
     /// The user needs the right to create a schema, and becomes its owner. Apps need less: see
     /// [`schema`](Self::schema) for a way without that right.
@@ -100,8 +100,8 @@ impl PostgresBackend {
         self.shared.thread.run(work).await
     }
 
-    /// Opens the connections, and checks that the schema is there. Without this call, the first requests do both, and the first
-    /// wait for a lock takes the time to log in once more.
+    /// Opens the connections, and checks that the schema is there. Without this call, the first requests do both, and
+    /// the first wait for a lock takes the time to log in once more.
     ///
     /// # Errors
     ///

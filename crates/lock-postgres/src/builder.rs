@@ -91,9 +91,9 @@ impl Builder {
         self
     }
 
-    /// The URL of the builder leads to a pooler, and there is no way past it. Then the client hears no notifications and has
-    /// no place in a queue. A waiter asks again when the present lease ends. The option `?direct=false` of the URL has this
-    /// meaning, too.
+    /// The URL of the builder leads to a pooler, and there is no way past it. Then the client hears no notifications
+    /// and has no place in a queue. A waiter asks again when the present lease ends. The option `?direct=false` of the
+    /// URL has this meaning, too.
     ///
     /// # Examples
     ///
@@ -110,8 +110,8 @@ impl Builder {
         self
     }
 
-    /// How many connections run the verbs; [`CONNECTIONS`](Self::CONNECTIONS) by default, and [`MOST_CONNECTIONS`] at most. One
-    /// more renews leases, so that no slow request delays a renewal, and one more listens.
+    /// How many connections run the verbs; [`CONNECTIONS`](Self::CONNECTIONS) by default, and [`MOST_CONNECTIONS`] at
+    /// most. One more renews leases, so that no slow request delays a renewal, and one more listens.
     ///
     /// More connections let more locks wait for the disk together.
     ///
@@ -137,8 +137,8 @@ impl Builder {
         self
     }
 
-    /// How long a request may take, with the time to connect; five seconds by default. A request that waits for another one
-    /// about its lock, in the database, fails after half of that time.
+    /// How long a request may take, with the time to connect; five seconds by default. A request that waits for another
+    /// one about its lock, in the database, fails after half of that time.
     ///
     /// [`build`](Self::build) fails for less than a millisecond, and for more than 24 days.
     pub fn command_timeout(mut self, limit: Duration) -> Self {
@@ -146,8 +146,9 @@ impl Builder {
         self
     }
 
-    /// How often this client has the database remove what was not used for an hour: rows of locks, of dead waiters and of
-    /// fences. Every ten minutes by default, give or take a half. Of all clients of a database, one in ten minutes does the work.
+    /// How often this client has the database remove what was not used for an hour: rows of locks, of dead waiters and
+    /// of fences. Every ten minutes by default, give or take a half. Of all clients of a database, one in ten minutes
+    /// does the work.
     ///
     /// # Examples
     ///
@@ -163,8 +164,8 @@ impl Builder {
         self
     }
 
-    /// Tells this observer of requests and connections, in addition to the observers that were set before. The thread of the
-    /// connections runs it.
+    /// Tells this observer of requests and connections, in addition to the observers that were set before. The thread
+    /// of the connections runs it.
     ///
     /// # Examples
     ///
@@ -212,8 +213,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if a URL, a certificate, a time or a number is not
-    /// valid.
+    /// [`ErrorKind::InvalidConfig`](lock_core::ErrorKind::InvalidConfig) if a URL, a certificate, a time or a number is
+    /// not valid.
     pub fn build(self) -> Result<PostgresBackend, Error> {
         self.check()?;
         let tls = Arc::new(self.tls()?);

@@ -38,7 +38,8 @@ pub(crate) fn kind(code: &SqlState) -> ErrorKind {
         // statement_timeout, or a request to cancel; a request that came later than its client waits
         "57014" | "LK008" => ErrorKind::Timeout,
         "53200" => ErrorKind::OutOfMemory,
-        // Read-only: a standby. Serialization and deadlock: another transaction was in the way. A lock that was not available.
+        // Read-only: a standby. Serialization and deadlock: another transaction was in the way. A lock that was not
+        // available.
         "25006" | "40001" | "40P01" | "55P03" => ErrorKind::NotReady,
         _ if is_of_the_schema(code) => ErrorKind::InvalidConfig,
         code => match &code[..2.min(code.len())] {
@@ -58,7 +59,8 @@ fn is_of_the_schema(code: &SqlState) -> bool {
     matches!(code.code(), "3F000" | "42P01" | "42883" | "42703" | "42704")
 }
 
-/// Whether a connection on which a request failed is of no more use: it is broken, or leads to a server that cannot write.
+/// Whether a connection on which a request failed is of no more use: it is broken, or leads to a server that cannot
+/// write.
 pub(crate) fn ends_connection(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_none_or(|said| match said.code().code() {
         "57014" => false,

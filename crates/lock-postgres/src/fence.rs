@@ -8,28 +8,29 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::{failure, naming};
 
-/// Fails unless a lease with this token still holds the lock, exclusively, and no newer token was seen. With several locks, each
-/// of them is checked. The `Lease` of a guard of lock-sync has [`fencing_tokens`] for this call.
+/// Fails unless a lease with this token still holds the lock, exclusively, and no newer token was seen. With several
+/// locks, each of them is checked. The `Lease` of a guard of lock-sync has [`fencing_tokens`] for this call.
 ///
 /// [`fencing_tokens`]: https://docs.rs/lock-sync/latest/lock_sync/struct.Lease.html#method.fencing_tokens
 ///
-/// The transaction must be one of the database in which the locks are. Until the transaction ends, the database grants the lock
-/// to no other owner, even if the lease expires. So what the transaction writes is committed before the next holder begins, or
-/// not at all. Renewals go on. Keep such transactions short: waiters wait for them.
+/// The transaction must be one of the database in which the locks are. Until the transaction ends, the database grants
+/// the lock to no other owner, even if the lease expires. So what the transaction writes is committed before the next
+/// holder begins, or not at all. Renewals go on. Keep such transactions short: waiters wait for them.
 ///
-/// A rollback to a savepoint that is older than the check undoes the check, and then the lock can be granted to another owner.
+/// A rollback to a savepoint that is older than the check undoes the check, and then the lock can be granted to another
+/// owner.
 ///
-/// Call it before the writes, at `REPEATABLE READ` and `SERIALIZABLE` as the first statement: a transaction does not see a lease
-/// that is younger than its first statement. Treat every error as the end of the transaction: PostgreSQL refuses further statements in
-/// it, so nothing is committed.
+/// Call it before the writes, at `REPEATABLE READ` and `SERIALIZABLE` as the first statement: a transaction does not
+/// see a lease that is younger than its first statement. Treat every error as the end of the transaction: PostgreSQL
+/// refuses further statements in it, so nothing is committed.
 ///
 /// Any other driver calls the function in SQL: `SELECT lock_v1.check('stock/apples', 871234567890123)`.
 ///
 /// # Errors
 ///
 /// [`ErrorKind::NotHeld`](lock_core::ErrorKind::NotHeld) if the lease is over or a newer token was seen;
-/// [`ErrorKind::NotReady`](lock_core::ErrorKind::NotReady) if the transaction does not see the lease, and a repetition of the
-/// transaction may; else any error of the database or of the connection to it.
+/// [`ErrorKind::NotReady`](lock_core::ErrorKind::NotReady) if the transaction does not see the lease, and a repetition
+/// of the transaction may; else any error of the database or of the connection to it.
 ///
 /// # Cancel safety
 ///

@@ -165,8 +165,8 @@ fn release_in(marking: &str) -> u64 {
     marking.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Tells these functions from all others: the number of their release, and a digest (FNV-1a), because builds between two
-/// releases differ as well.
+/// Tells these functions from all others: the number of their release, and a digest (FNV-1a), because builds between
+/// two releases differ as well.
 fn marking() -> String {
     let bytes = FUNCTIONS.iter().flat_map(|sql| sql.bytes());
     let digest = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {

@@ -19,15 +19,15 @@ use crate::inbox::{Dropped, Hints, Inbox};
 use crate::link::{Dial, Lasting, Line, Statement, Told};
 use crate::naming;
 
-/// The connections, and the thread on which they live: they depend on no runtime of the app, and a request goes on when its
-/// future is dropped.
+/// The connections, and the thread on which they live: they depend on no runtime of the app, and a request goes on when
+/// its future is dropped.
 pub(crate) struct Shared {
     pub(crate) thread: Thread,
-    /// All statements about a key use one line, so that they run in the order in which they were asked: a release after the
-    /// request that it undoes.
+    /// All statements about a key use one line, so that they run in the order in which they were asked: a release after
+    /// the request that it undoes.
     lines: Vec<Arc<Line>>,
-    /// Renewals have a line of their own: no slow request delays them. The order does not matter to a renewal, because it
-    /// follows the answer that brought the lease, and finds nothing after the release.
+    /// Renewals have a line of their own: no slow request delays them. The order does not matter to a renewal, because
+    /// it follows the answer that brought the lease, and finds nothing after the release.
     renewals: Arc<Line>,
     pub(crate) inbox: Arc<Inbox>,
     janitor: UnboundedSender<Dropped>,

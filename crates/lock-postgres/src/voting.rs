@@ -21,9 +21,10 @@ const HOLDER: usize = 11;
 
 /// A database is one node of a quorum, beside databases of other servers or nodes of other kinds.
 ///
-/// The record of its standing names the run of the server, and a crash and the promotion of a standby remove the record. So a
-/// node that may have forgotten votes abstains, and a vote need not wait for the disk. A standby may be promoted only if the
-/// old primary is certainly gone: two servers that both count as this node could vote for two holders.
+/// The record of its standing names the run of the server, and a crash and the promotion of a standby remove the
+/// record. So a node that may have forgotten votes abstains, and a vote need not wait for the disk. A standby may be
+/// promoted only if the old primary is certainly gone: two servers that both count as this node could vote for two
+/// holders.
 #[async_trait]
 impl QuorumNode for PostgresBackend {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote, Error> {

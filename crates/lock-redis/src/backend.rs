@@ -31,9 +31,9 @@ use crate::wire::{Call, Failure};
 ///
 /// A request that finds its connection waits for the answer for at most one command timeout. Before that it may wait
 /// as long for a connection. In a cluster and behind sentinels it may be sent again within that time, but
-/// [never after it may have run](crate#how-requests-find-their-server). A server that has forgotten a script costs two more exchanges, or three if it refuses a
-/// way to send scripts that it accepted before. No request is sent twice without the caller, unless the server said
-/// that it did not run the request.
+/// [never after it may have run](crate#how-requests-find-their-server). A server that has forgotten a script costs two
+/// more exchanges, or three if it refuses a way to send scripts that it accepted before. No request is sent twice
+/// without the caller, unless the server said that it did not run the request.
 ///
 /// # If the lease is lost
 ///
@@ -164,15 +164,15 @@ impl RedisBackend {
 }
 
 impl RedisBackend {
-    /// Says that no client holds a lock that the server may have forgotten: the server then grants locks at once, although
-    /// it looks as if it had lost its data ([`Builder::data_quarantine`](crate::Builder::data_quarantine)).
+    /// Says that no client holds a lock that the server may have forgotten: the server then grants locks at once,
+    /// although it looks as if it had lost its data ([`Builder::data_quarantine`](crate::Builder::data_quarantine)).
     ///
-    /// Call it once, when a new server is set up. **Do not call it when a process starts**: on a server that was in use it
-    /// undoes the protection against lost data, and two clients can hold one lock. Without the call a new server grants
-    /// locks after its quarantine.
+    /// Call it once, when a new server is set up. **Do not call it when a process starts**: on a server that was in use
+    /// it undoes the protection against lost data, and two clients can hold one lock. Without the call a new server
+    /// grants locks after its quarantine.
     ///
-    /// In a cluster the call vouches for all slots: it sends one small request for each of the 16 384 slots, 64 at a time. If it
-    /// fails, some slots may be vouched for already.
+    /// In a cluster the call vouches for all slots: it sends one small request for each of the 16 384 slots, 64 at a
+    /// time. If it fails, some slots may be vouched for already.
     ///
     /// # Errors
     ///
@@ -211,8 +211,8 @@ impl RedisBackend {
 
     /// A handle whose grants count only once so many replicas have them.
     ///
-    /// It shares the connections, the watches and the locks of this handle, which goes on as before. So an app confirms the
-    /// few locks that need it, and pays for no other:
+    /// It shares the connections, the watches and the locks of this handle, which goes on as before. So an app confirms
+    /// the few locks that need it, and pays for no other:
     ///
     /// ```no_run
     /// # fn run() -> Result<(), lock_core::Error> {
@@ -226,15 +226,15 @@ impl RedisBackend {
     /// # }
     /// ```
     ///
-    /// `replicas` and `timeout` mean what they mean in [`Builder::confirm`](crate::Builder::confirm), with the errors and
-    /// the price described there. A lock is safe through a failover only if *all* its clients confirm: give each lock to
-    /// one of the handles, and never to both.
+    /// `replicas` and `timeout` mean what they mean in [`Builder::confirm`](crate::Builder::confirm), with the errors
+    /// and the price described there. A lock is safe through a failover only if *all* its clients confirm: give each
+    /// lock to one of the handles, and never to both.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`] if a number makes no sense, or if the
-    /// [quarantine of terms](crate::Builder::term_quarantine) is off, without which a confirmed lease does not outlive a
-    /// failover for certain. At a single server it is off by default: switch it on there. Sends nothing.
+    /// [quarantine of terms](crate::Builder::term_quarantine) is off, without which a confirmed lease does not outlive
+    /// a failover for certain. At a single server it is off by default: switch it on there. Sends nothing.
     pub fn confirming(&self, replicas: u32, timeout: Duration) -> Result<Self, Error> {
         self.confirming_as(replicas, timeout, false)
     }
@@ -266,8 +266,8 @@ impl RedisBackend {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// The error for grants that are not confirmed. They stay if a repetition of the request may be confirmed: it may be
-    /// under way already, and have its answer. Otherwise they are released.
+    /// The error for grants that are not confirmed. They stay if a repetition of the request may be confirmed: it may
+    /// be under way already, and have its answer. Otherwise they are released.
     async fn unconfirmed<'a>(
         &self,
         claims: impl IntoIterator<Item = &'a Claim>,

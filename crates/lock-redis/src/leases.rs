@@ -182,9 +182,9 @@ impl Site {
 
     /// Renews by the full script.
     ///
-    /// The server shortens no lease at the first request, because that request may be late. While the caller waits for the
-    /// answer, a further request names the end of the lease. The server reads its clock twice to tell that end, so a server
-    /// that stands still in between takes one end for two.
+    /// The server shortens no lease at the first request, because that request may be late. While the caller waits for
+    /// the answer, a further request names the end of the lease. The server reads its clock twice to tell that end, so
+    /// a server that stands still in between takes one end for two.
     async fn renew_in_full(&self, names: &Names<'_>, request: &Renew) -> Result<Answer, Failure> {
         const TRIES: usize = 4;
         let inbox = self.hub().inbox_for(names);

@@ -1,7 +1,7 @@
 //! Distributed locks on Redis and Valkey.
 //!
-//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` with every capability: over one server,
-//! over the servers of a cluster, or over a primary that sentinels watch.
+//! [`RedisBackend`] implements the [`Backend`](lock_core::Backend) of `lock-core` with every capability: over one
+//! server, over the servers of a cluster, or over a primary that sentinels watch.
 //! [Readers](lock_core::SharedBackend) can share a lock, and [groups](lock_core::JointBackend) can hold one jointly. It
 //! counts [permits](lock_core::PermitBackend), keeps [a value](lock_core::CellBackend) beside a lock,
 //! [shows](lock_core::InspectBackend) the holders of a lock, and [votes](lock_core::QuorumNode) as one server of
@@ -24,8 +24,8 @@
 //! stays safe.
 //!
 //! **A failover breaks both promises, unless replicas confirm every grant.** Without
-//! [confirmation](#confirmed-grants) a deployment with sentinels or a cluster promises neither exclusion nor the order of
-//! tokens through a failover, even through a planned one: see [below](#sentinels-and-clusters).
+//! [confirmation](#confirmed-grants) a deployment with sentinels or a cluster promises neither exclusion nor the order
+//! of tokens through a failover, even through a planned one: see [below](#sentinels-and-clusters).
 //!
 //! # URLs
 //!
@@ -38,31 +38,31 @@
 //! | `redis+cluster://user:password@h1:6379,h2` | a cluster, by some of its servers. It has database 0 alone |
 //! | `…?protocol=resp3` | the version of the protocol: `resp2` or `resp3` |
 //!
-//! Each scheme may begin with `valkey` instead of `redis`. An `s` after that word asks for TLS, for sentinels and servers
-//! alike: `rediss+sentinel://…`, `valkeys+cluster://…`. Without a port, a server has 6379 and a sentinel 26379. Special
-//! characters in a user or a password are percent-encoded.
+//! Each scheme may begin with `valkey` instead of `redis`. An `s` after that word asks for TLS, for sentinels and
+//! servers alike: `rediss+sentinel://…`, `valkeys+cluster://…`. Without a port, a server has 6379 and a sentinel 26379.
+//! Special characters in a user or a password are percent-encoded.
 //!
-//! The builder has a method for each part of a URL: [`Builder::for_sentinels`] and [`Builder::for_cluster`] take the hosts
-//! as a list, [`Builder::login`] takes credentials that need no encoding, [`Builder::tls`] switches TLS on, and
+//! The builder has a method for each part of a URL: [`Builder::for_sentinels`] and [`Builder::for_cluster`] take the
+//! hosts as a list, [`Builder::login`] takes credentials that need no encoding, [`Builder::tls`] switches TLS on, and
 //! [`Builder::database`] chooses the database. The builder alone takes root certificates, the certificate of the client
 //! for mutual TLS, and a [provider](Builder::credentials), which supplies the credentials of each new connection.
 //! [`Builder::build`] refuses an invalid URL or option before anything is sent.
 //!
 //! # Is the server fit?
 //!
-//! [`RedisBackend::check`] examines the server. The check reports [the problems](check#findings) of the server for locks,
-//! with a reason and a remedy for each. The check looks at persistence, failovers, eviction, rights that the user lacks,
-//! clocks and proxies.
+//! [`RedisBackend::check`] examines the server. The check reports [the problems](check#findings) of the server for
+//! locks, with a reason and a remedy for each. The check looks at persistence, failovers, eviction, rights that the
+//! user lacks, clocks and proxies.
 //! `cargo run --example doctor -- redis://…` prints the report.
 //!
 //! # A server that lost its data
 //!
 //! A server without persistence forgets all locks when it restarts. It then grants them at once, while their holders
-//! still have valid leases. With [`Builder::data_quarantine`] such a server grants nothing until the longest lease is over.
-//! The check costs a grant nothing: a restart closes the connections, and each new connection asks once. [In a
+//! still have valid leases. With [`Builder::data_quarantine`] such a server grants nothing until the longest lease is
+//! over. The check costs a grant nothing: a restart closes the connections, and each new connection asks once. [In a
 //! cluster](Builder::data_quarantine) each slot sits out by itself, also after it has moved to another server.
-//! Waiters wait, and go on by themselves. Call [`RedisBackend::init`] when you set up a new server. Otherwise it looks like
-//! a server that has lost its data.
+//! Waiters wait, and go on by themselves. Call [`RedisBackend::init`] when you set up a new server. Otherwise it looks
+//! like a server that has lost its data.
 //!
 //! ```
 //! use lock_core::Ttl;
@@ -82,20 +82,20 @@
 //! owner alone. No claim overtakes another: a new claim passes no claim in the queue, a reader passes no waiting
 //! writer, and one permit passes no request for many.
 //!
-//! - A place lives for [`Ttl::for_place`](lock_core::Ttl::for_place) and is kept by repeating the request. A place that has
-//!   expired, or whose client does not hear the grant, is passed over. No call clears away more than a few tens of
+//! - A place lives for [`Ttl::for_place`](lock_core::Ttl::for_place) and is kept by repeating the request. A place that
+//!   has expired, or whose client does not hear the grant, is passed over. No call clears away more than a few tens of
 //!   places.
 //! - A client that has not subscribed again since a restart, a failover or the move of a slot keeps its turn: it is
 //!   handed the lock for the short time of such a lease, and finds out when it asks. Clients and scripts recognize this
 //!   by `INFO`; without that right such a place is passed over.
-//! - A lease that is handed over is short ([`Ttl::for_grant`](lock_core::Ttl::for_grant)) until its owner renews it or repeats
-//!   the request. If the owner does neither, the lock goes to the next claim.
+//! - A lease that is handed over is short ([`Ttl::for_grant`](lock_core::Ttl::for_grant)) until its owner renews it or
+//!   repeats the request. If the owner does neither, the lock goes to the next claim.
 //! - A holder that watches the key hears when a claim begins to wait.
 //! - A hand-over tells the client of the claim that is then the first in the queue when its turn could come. So a
 //!   waiter that is handed the lock and stays silent costs the others one such short lease.
 //! - A server has no timers. After a lease has run out, or a message was lost, the next request moves the queue. A
-//!   client asks at the end of the lease that it saw last, or after a third of the time of a place, whichever comes first.
-//!   A waiter whose connection was lost asks at once.
+//!   client asks at the end of the lease that it saw last, or after a third of the time of a place, whichever comes
+//!   first. A waiter whose connection was lost asks at once.
 //! - A queue that is full drops the places of clients that do not listen.
 //! - A key that a client of another library has set counts as held. Leases of all kinds end with the key: if the key is
 //!   deleted, every lease on it ends, and the next claim in the queue gets the lock at the next request.
@@ -112,19 +112,20 @@
 //! ## Entering on a grant
 //!
 //! Messages are hints. A client never holds a lock because of a message: the script has written the lease before. But
-//! the message can tell the client how much of the lease is left, so that the client need not ask. The reply that gave a
-//! claim its place contains the server's clock at some instant after the request was sent. The message contains the
+//! the message can tell the client how much of the lease is left, so that the client need not ask. The reply that gave
+//! a claim its place contains the server's clock at some instant after the request was sent. The message contains the
 //! server's clock at the grant, and the length of the lease. The client takes the difference of the two clock readings,
-//! counts it from the instant at which the request was *sent*, adds the length of the lease, and subtracts the drift over
-//! all of that time. The result is a deadline before the server's own, however long the message took, or the process slept.
+//! counts it from the instant at which the request was *sent*, adds the length of the lease, and subtracts the drift
+//! over all of that time. The result is a deadline before the server's own, however long the message took, or the
+//! process slept.
 //!
-//! This rests on the condition of all leases: clock rates differ by less than the drift. The clock of the server may also
-//! be *set* in the meantime. The client detects that if the message claims the impossible: a grant before the place in
-//! the queue, or after the message has come. Then the hint has no grant in it
-//! ([`Hint::Granted`](lock_core::Hint::Granted)), and the client asks. The client also asks if the message has overtaken
-//! the reply, or if less than half of the lease is left. The client ignores a message about a claim that it has not put
-//! into the queue, and a sender needs the owner token of a claim to name it. The client does not detect a step forward
-//! that is no longer than the message was under way. Then the client's deadline is too late by that step.
+//! This rests on the condition of all leases: clock rates differ by less than the drift. The clock of the server may
+//! also be *set* in the meantime. The client detects that if the message claims the impossible: a grant before the
+//! place in the queue, or after the message has come. Then the hint has no grant in it
+//! ([`Hint::Granted`](lock_core::Hint::Granted)), and the client asks. The client also asks if the message has
+//! overtaken the reply, or if less than half of the lease is left. The client ignores a message about a claim that it
+//! has not put into the queue, and a sender needs the owner token of a claim to name it. The client does not detect a
+//! step forward that is no longer than the message was under way. Then the client's deadline is too late by that step.
 //!
 //! # Sentinels and clusters
 //!
@@ -136,8 +137,8 @@
 //! ```
 //!
 //! The first command starts a local cluster. The second one starts a primary with replicas and sentinels. Both let
-//! processes buy from one stock over these servers. They need a `redis-server` on the `PATH`, or one that `REDIS_SERVER`
-//! names:
+//! processes buy from one stock over these servers. They need a `redis-server` on the `PATH`, or one that
+//! `REDIS_SERVER` names:
 //!
 //! ```text
 //! cargo run --example stock -- --over cluster
@@ -152,36 +153,36 @@
 //! **Through a failover, neither exclusion nor the order of tokens is promised**, unless replicas
 //! [confirm](#confirmed-grants) every grant. Replication is asynchronous: a failover forgets a grant that was not
 //! replicated, and another owner may get the lock while the first one still has a valid lease. A planned failover is no
-//! exception: in one test with sentinels and the default intervals, the old primary took writes for 10.9 s beside the new
-//! one. When an old primary that was paused goes on, it answers the requests in its sockets, with *higher* tokens than the
-//! new primary has given out by then. So a resource that compares tokens may even refuse the rightful holder. The clocks of
-//! the two primaries may differ. Then leases end earlier or later on the new one. `min-replicas-to-write` makes the time
-//! with two primaries shorter, but not zero.
-//! An app that needs exclusion while servers fail takes a quorum (`lock-redlock`) of independent servers, and a resource
-//! that compares tokens. [`RedisBackend::check`] warns of this.
+//! exception: in one test with sentinels and the default intervals, the old primary took writes for 10.9 s beside the
+//! new one. When an old primary that was paused goes on, it answers the requests in its sockets, with *higher* tokens
+//! than the new primary has given out by then. So a resource that compares tokens may even refuse the rightful holder.
+//! The clocks of the two primaries may differ. Then leases end earlier or later on the new one. `min-replicas-to-write`
+//! makes the time with two primaries shorter, but not zero.
+//! An app that needs exclusion while servers fail takes a quorum (`lock-redlock`) of independent servers, and a
+//! resource that compares tokens. [`RedisBackend::check`] warns of this.
 //!
 //! What was replicated survives: leases, tokens, and the queue with its order. Watches report
 //! [`Hint::Resync`](lock_core::Hint::Resync), and waiters keep their places.
 //!
-//! A grant names the *term* of its server: the history of the data, which gets another name at a promotion. A new primary
-//! may find a lock that was granted under another term, without its release. The primary first sees this lock at some instant of its
-//! own clock. From that instant on, it keeps the lock back for the length of the lease and a hundredth more. So no lease is
-//! given away early because its last renewal was not replicated, or because the clocks differ. The new primary grants a
-//! lock that was released, or was never taken, at once. Renewals and hand-overs go on. This is the
-//! [quarantine of terms](Builder::term_quarantine), which is on by default. The new primary cannot know of a grant that was not
-//! replicated.
+//! A grant names the *term* of its server: the history of the data, which gets another name at a promotion. A new
+//! primary may find a lock that was granted under another term, without its release. The primary first sees this lock
+//! at some instant of its own clock. From that instant on, it keeps the lock back for the length of the lease and a
+//! hundredth more. So no lease is given away early because its last renewal was not replicated, or because the clocks
+//! differ. The new primary grants a lock that was released, or was never taken, at once. Renewals and hand-overs go on.
+//! This is the [quarantine of terms](Builder::term_quarantine), which is on by default. The new primary cannot know of
+//! a grant that was not replicated.
 //!
 //! ## Confirmed grants
 //!
-//! With [`Builder::confirm`] a grant, a hand-over, a conversion or a renewal counts only once all replicas have it. After
-//! the answer, the client writes a marker on another connection to this run of the server, and waits until the
+//! With [`Builder::confirm`] a grant, a hand-over, a conversion or a renewal counts only once all replicas have it.
+//! After the answer, the client writes a marker on another connection to this run of the server, and waits until the
 //! replicas have the marker (`WAIT`). Replicas apply writes in order, so they then have the lease, too. The term of the
 //! server must not have changed since the request, and the server must have exactly as many replicas as the app has
 //! counted. Tasks that ask at one time share one wait. If a grant is not confirmed in time, the
-//! request fails. The error is retryable, and says how many replicas had the grant. While a task of lock-sync waits for the
-//! lock, lock-sync repeats the request. Otherwise it releases the claim. A value beside a lock is confirmed when it is stored
-//! and when it is loaded. Releases and places in the queue are not confirmed. To confirm some locks only, take a second
-//! handle: [`RedisBackend::confirming`] shares the connections of the first one.
+//! request fails. The error is retryable, and says how many replicas had the grant. While a task of lock-sync waits for
+//! the lock, lock-sync repeats the request. Otherwise it releases the claim. A value beside a lock is confirmed when it
+//! is stored and when it is loaded. Releases and places in the queue are not confirmed. To confirm some locks only,
+//! take a second handle: [`RedisBackend::confirming`] shares the connections of the first one.
 //!
 //! **Then at most one valid lease exists per key, and the tokens of confirmed grants increase, through failovers too**,
 //! under these assumptions:
@@ -193,46 +194,50 @@
 //!   quarantine. By how much clocks differ makes no difference, as long as it is less than the
 //!   [retention](Builder::retention).
 //! - The servers keep their data, and the holder stops when its lease is over.
-//! - A primary to which a slot was moved does not fail before its replicas have the keys of the slot. `MIGRATE` does not
-//!   wait for them. The next confirmed renewal shows that they have the lease.
+//! - A primary to which a slot was moved does not fail before its replicas have the keys of the slot. `MIGRATE` does
+//!   not wait for them. The next confirmed renewal shows that they have the lease.
 //!
-//! The reasons: a server that is promoted has every confirmed lease. A primary that was replaced lacks the acknowledgement
-//! of the replica that was promoted, so it confirms nothing, not even a request that it answers late. And the new primary
-//! keeps back a lock that was held under another term.
+//! The reasons: a server that is promoted has every confirmed lease. A primary that was replaced lacks the
+//! acknowledgement of the replica that was promoted, so it confirms nothing, not even a request that it answers late.
+//! And the new primary keeps back a lock that was held under another term.
 //!
-//! **The price is availability: while one replica is missing, no lock is granted and no lease is renewed.** So after the
-//! loss of a primary, grants wait until that server is back as a replica, or until an operator attaches another one. To
-//! count fewer than all replicas is no remedy, and is refused: `WAIT` does not say which replicas have acknowledged, and a
-//! replica that has not may be promoted. Over loopback, with two replicas, a confirmed grant took 2.7 times as long as another one,
-//! and 64 tasks together got 0.7 times as many locks. **An app that needs safety *and* availability takes a quorum** (`lock-redlock`) of independent
-//! servers.
+//! **The price is availability: while one replica is missing, no lock is granted and no lease is renewed.** So after
+//! the loss of a primary, grants wait until that server is back as a replica, or until an operator attaches another
+//! one. To count fewer than all replicas is no remedy, and is refused: `WAIT` does not say which replicas have
+//! acknowledged, and a replica that has not may be promoted. Over loopback, with two replicas, a confirmed grant
+//! took 2.7 times as long as another one, and 64 tasks together got 0.7 times as many locks. **An app that needs
+//! safety *and* availability takes a quorum** (`lock-redlock`) of independent servers.
 //!
 //! ## How requests find their server
 //!
 //! - Every request goes to a primary, even if it only reads: a replica may have old data.
-//! - A request that no server ran is sent again, up to [`Builder::command_timeout`]: after `MOVED` at once, and up to five
-//!   times; after `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `LOADING` or a connection that cannot be opened, after pauses of
-//!   5, 10, 20 … 100 ms. After `ASK`, a script that names one key goes to the other server, and other scripts wait until the
-//!   slot has moved. Only the caller repeats a request that may have run. The server then recognizes the owner token.
+//! - A request that no server ran is sent again, up to [`Builder::command_timeout`]: after `MOVED` at once, and up to
+//!   five times; after `TRYAGAIN`, `CLUSTERDOWN`, `READONLY`, `LOADING` or a connection that cannot be opened, after
+//!   pauses of 5, 10, 20 … 100 ms. After `ASK`, a script that names one key goes to the other server, and other scripts
+//!   wait until the slot has moved. Only the caller repeats a request that may have run. The server then recognizes the
+//!   owner token.
 //! - While a slot is moved key by key, an exclusive lease in it can be renewed and released. Locks in it can be taken
 //!   once it has moved.
 //! - In a cluster, the client opens a connection to each primary that has one of its locks, on first use. Each of these
 //!   connections has a channel of its own for grants, so a release knows whether the client listens. From version 7 on,
-//!   this is a channel in a slot of that server, so that no other server gets the messages. If that slot moves, a message
-//!   takes the way through all servers until the client has chosen another slot of the server. A watch follows its slot: it subscribes at the new server, and reports `Resync`. The client learns of the new server by a redirection.
-//!   While there are watches but no requests, the client reads the map of the slots every two seconds.
-//! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest epoch
-//!   counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint: the
-//!   client gives up its connections to other servers and asks again. A client does so after a server answers `READONLY`, too.
+//!   this is a channel in a slot of that server, so that no other server gets the messages. If that slot moves, a
+//!   message takes the way through all servers until the client has chosen another slot of the server. A watch follows
+//!   its slot: it subscribes at the new server, and reports `Resync`. The client learns of the new server by a
+//!   redirection. While there are watches but no requests, the client reads the map of the slots every two seconds.
+//! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest
+//!   epoch counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint:
+//!   the client gives up its connections to other servers and asks again. A client does so after a server answers
+//!   `READONLY`, too.
 //! - Servers name one another by the addresses that they announce. The client must reach these addresses, and with TLS
 //!   the certificates must bear these names.
 //!
 //! ## Why this is not left to the driver
 //!
-//! The map of the slots, redirections, the resolution by sentinels and the care for subscriptions are this crate's own, on the
-//! driver's plain connections. The driver's cluster client repeats requests after a broken connection, does not say at
-//! which server a subscription is, and forgets it when its slot moves. Its sentinel client looks for the primary only when it
-//! connects. A lock needs to know whether a request ran, at which server a waiter listens, and when a primary was replaced.
+//! The map of the slots, redirections, the resolution by sentinels and the care for subscriptions are this crate's own,
+//! on the driver's plain connections. The driver's cluster client repeats requests after a broken connection, does not
+//! say at which server a subscription is, and forgets it when its slot moves. Its sentinel client looks for the primary
+//! only when it connects. A lock needs to know whether a request ran, at which server a waiter listens, and when a
+//! primary was replaced.
 //!
 //! # Where a lock lives
 //!
@@ -248,18 +253,18 @@
 //! # Several at once
 //!
 //! Up to 64 exclusive locks are [granted together](lock_core::Backend::try_acquire_all) by one script, if the server
-//! has them all. Other modes cannot be granted together, nor can keys in several slots of a cluster: `lock-sync` then takes
-//! them one after another, all or none.
+//! has them all. Other modes cannot be granted together, nor can keys in several slots of a cluster: `lock-sync` then
+//! takes them one after another, all or none.
 //!
 //! # As a node of a quorum
 //!
-//! A server may have forgotten leases after it has restarted without its latest data, after its data was deleted, or after
-//! it has taken over from a master. Such a server must not vote until those leases are certainly over. A record,
-//! `lock:node@0`, shows this. The record names the run of the server and the history of its replication. If the record is missing or belongs to another run,
-//! [`standing`](lock_core::QuorumNode::standing) writes a new one, with the name of a new
-//! [quarantine](lock_core::Quarantine). Each ballot carries the record that it expects. The script that votes compares it
-//! with the record of the server. On a new connection, and then every 5 ms, the script also compares the record with the
-//! run and the history in `INFO`. What may be missed in between is in SECURITY.md. So a server abstains
+//! A server may have forgotten leases after it has restarted without its latest data, after its data was deleted, or
+//! after it has taken over from a master. Such a server must not vote until those leases are certainly over. A record,
+//! `lock:node@0`, shows this. The record names the run of the server and the history of its replication. If the record
+//! is missing or belongs to another run, [`standing`](lock_core::QuorumNode::standing) writes a new one, with the name
+//! of a new [quarantine](lock_core::Quarantine). Each ballot carries the record that it expects. The script that votes
+//! compares it with the record of the server. On a new connection, and then every 5 ms, the script also compares the
+//! record with the run and the history in `INFO`. What may be missed in between is in SECURITY.md. So a server abstains
 //!
 //! - after a restart, whether its data is empty or comes from an RDB file or an AOF, which brings back the record of an
 //!   earlier run;
@@ -272,10 +277,10 @@
 //! history, and abstains once more.
 //!
 //! The clients decide when a quarantine is over ([`vouch`](lock_core::QuorumNode::vouch)). If no client stays for so
-//! long, the clock of the server ends the quarantine after twice the longest lease that any client named. If that clock is
-//! set back, the quarantine ends later; if it is set forward, earlier. All this needs the right to `INFO`, and does not work on a server that is
-//! part of a cluster, where the record cannot be beside every lock. On such a server, or without that right, the server
-//! votes on ballots that [expect](lock_core::Ballot::expecting) nothing, and
+//! long, the clock of the server ends the quarantine after twice the longest lease that any client named. If that clock
+//! is set back, the quarantine ends later; if it is set forward, earlier. All this needs the right to `INFO`, and does
+//! not work on a server that is part of a cluster, where the record cannot be beside every lock. On such a server, or
+//! without that right, the server votes on ballots that [expect](lock_core::Ballot::expecting) nothing, and
 //! [`standing`](lock_core::QuorumNode::standing) says why it refuses the others.
 //!
 //! # What a lock costs the server
@@ -284,8 +289,8 @@
 //! have scripts of their own: to take a free lock names two keys, to renew and to release it one. Renewals, and repeats
 //! of places in the queue, that fall due together go out together, up to 64 in one call. The rarer cases are in other
 //! scripts, and cost only the clients that need them. Where grants name their term, a renewal and a release name
-//! two keys, and a grant costs the server some 6 µs more if the lock is shared, counted or was not released before. A release publishes a message only where a client is known to
-//! listen.
+//! two keys, and a grant costs the server some 6 µs more if the lock is shared, counted or was not released before. A
+//! release publishes a message only where a client is known to listen.
 //!
 //! # Locks that other libraries take too
 //!
@@ -299,9 +304,9 @@
 //!
 //! # Connections
 //!
-//! One for each tokio runtime in whose context the backend is used; in a cluster one for each of them and each primary in
-//! use. The first request opens it, and it is replaced when it breaks. With RESP2 there is one more for the watches. Under `lock-sync` there is one for each runtime whose tasks
-//! lock, and one for the driver.
+//! One for each tokio runtime in whose context the backend is used; in a cluster one for each of them and each primary
+//! in use. The first request opens it, and it is replaced when it breaks. With RESP2 there is one more for the watches.
+//! Under `lock-sync` there is one for each runtime whose tasks lock, and one for the driver.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -323,8 +323,8 @@ pub(crate) fn is_told_term(script: &'static Script) -> bool {
     told.iter().any(|it| std::ptr::eq(*it, script))
 }
 
-/// The scripts of a mutex. Every connection sends each of them ahead of its first call. The scripts that are not here are
-/// loaded when the server says that it does not know them.
+/// The scripts of a mutex. Every connection sends each of them ahead of its first call. The scripts that are not here
+/// are loaded when the server says that it does not know them.
 ///
 /// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before
 /// the password, and could not say what is missing. So the script that queues claims is not among these, nor the one

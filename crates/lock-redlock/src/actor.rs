@@ -20,8 +20,8 @@ use crate::inner::Core;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A ballot that a node may have: a vote or a release of the ballot is under way. Unless the node has answered, dropping
-/// this puts a dead ballot on the agenda of the node.
+/// A ballot that a node may have: a vote or a release of the ballot is under way. Unless the node has answered,
+/// dropping this puts a dead ballot on the agenda of the node.
 ///
 /// So no release is forgotten, whichever task ends while the request is under way.
 #[must_use = "what is owed is paid when this is polled or dropped"]

@@ -9,11 +9,11 @@ use crate::first;
 /// The shortest pause that a timer can make.
 const MIN: Duration = Duration::from_millis(1);
 
-/// How long a contender pauses after a round of a split vote, so that rival contenders ask one after another. A waiter does
-/// not use it to wait for a holder, but sleeps until a hint.
+/// How long a contender pauses after a round of a split vote, so that rival contenders ask one after another. A waiter
+/// does not use it to wait for a holder, but sleeps until a hint.
 ///
-/// `trip` is the time of a round trip to the nodes. The favourite waits about a round trip for the others to give way. The
-/// others give way for up to a few round trips, and longer from round to round.
+/// `trip` is the time of a round trip to the nodes. The favourite waits about a round trip for the others to give way.
+/// The others give way for up to a few round trips, and longer from round to round.
 ///
 /// The owner token makes the pause random: tokens are random, so no two contenders pause alike, and a test that chooses
 /// the tokens can repeat a run.

@@ -26,8 +26,8 @@ impl Ballot {
 
 /// The claims whose own token is spent, because a ballot with that token was given up.
 ///
-/// The first ballots of a claim have the token of the claim, so that another process can find them. Once they were given
-/// up, this type remembers the claim. All other ballots have fresh tokens and need no memory.
+/// The first ballots of a claim have the token of the claim, so that another process can find them. Once they were
+/// given up, this type remembers the claim. All other ballots have fresh tokens and need no memory.
 #[derive(Debug)]
 pub(crate) struct Spent {
     /// Hashes of the claims, and until when each claim is remembered. Two claims with one hash get fresh tokens more

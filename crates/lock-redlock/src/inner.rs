@@ -195,8 +195,8 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "confirm", answer)
     }
 
-    /// Asks a node to renew this ballot of a claim. A node that has lost the ballot votes again soon, if the lease is still
-    /// held then.
+    /// Asks a node to renew this ballot of a claim. A node that has lost the ballot votes again soon, if the lease is
+    /// still held then.
     pub(crate) async fn renew(
         self: Arc<Self>,
         ballot: Ballot,

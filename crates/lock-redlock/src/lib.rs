@@ -88,8 +88,8 @@
 //! has that vote. So a refused client has sent one command, and clients seldom split the votes.
 //!
 //! Clients that want a key also take turns. A release tells the client how many other clients listen. Before the client
-//! asks again, it waits until each of them has had a turn, or until five milliseconds pass without a turn. Then the client
-//! asks the whole majority at once, because no other client is due.
+//! asks again, it waits until each of them has had a turn, or until five milliseconds pass without a turn. Then the
+//! client asks the whole majority at once, because no other client is due.
 //!
 //! # Nodes that may have forgotten
 //!

@@ -18,8 +18,8 @@ pub(crate) struct Node<N> {
     pub(crate) hash: u64,
     /// How long the node may take to answer, if this node has a limit of its own.
     timeout: Option<Duration>,
-    /// What the quorum still has to do at the node. No thread holds two of the agenda, the pace and the state: threads that
-    /// took them in different orders would wait for one another.
+    /// What the quorum still has to do at the node. No thread holds two of the agenda, the pace and the state: threads
+    /// that took them in different orders would wait for one another.
     pub(crate) agenda: Guarded<Agenda>,
     pub(crate) pace: Guarded<Pace>,
     presence: Presence,

@@ -54,8 +54,8 @@ impl Pace {
         Some(self.trip).filter(|trip| !trip.is_zero())
     }
 
-    /// Whether the node owes an answer, and has answered nothing for the time `after`. A node that is only the last of a
-    /// majority to answer is not silent.
+    /// Whether the node owes an answer, and has answered nothing for the time `after`. A node that is only the last of
+    /// a majority to answer is not silent.
     pub(crate) fn is_silent(&self, now: Instant, after: Duration) -> bool {
         self.behind > 0 && now > self.since + after
     }

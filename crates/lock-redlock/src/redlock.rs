@@ -128,8 +128,8 @@ impl<N: QuorumNode> Redlock<N> {
     ///
     /// 1. Start the new server, empty.
     /// 2. Call this method once, with a quorum of the new set of nodes. The replaced node may be dead.
-    /// 3. Restart the clients with the new nodes. From the call on, clients with the former nodes get no lock, and their
-    ///    leases end.
+    /// 3. Restart the clients with the new nodes. From the call on, clients with the former nodes get no lock, and
+    ///    their leases end.
     ///
     /// The remaining nodes vote again after about half a second. The new node votes after its quarantine.
     ///

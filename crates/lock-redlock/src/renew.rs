@@ -97,8 +97,8 @@ impl<N: QuorumNode> Poll<N> {
         }
     }
 
-    /// Asks the nodes to renew the standing ballots. A node without a standing ballot has nothing to renew: it votes soon,
-    /// if the lease is held then.
+    /// Asks the nodes to renew the standing ballots. A node without a standing ballot has nothing to renew: it votes
+    /// soon, if the lease is held then.
     fn ask(&mut self, request: &Renew) -> Asked<N, Reply> {
         let mut asked = Asked::new(&self.core, self.core.settings.limit(request.ttl));
         let all: NodeSet = (0..self.core.quorum.nodes()).collect();
@@ -164,9 +164,9 @@ impl<N: QuorumNode> Poll<N> {
         self.is_lost_with(0)
     }
 
-    /// Whether too few nodes can still have the lease, if this many more nodes have lost it. A node without a ballot of a
-    /// held lease has lost nothing: its vote may yet take the place of another vote. Often a bare majority granted the
-    /// lease a moment ago.
+    /// Whether too few nodes can still have the lease, if this many more nodes have lost it. A node without a ballot of
+    /// a held lease has lost nothing: its vote may yet take the place of another vote. Often a bare majority granted
+    /// the lease a moment ago.
     fn is_lost_with(&self, more: usize) -> bool {
         let quorum = self.core.quorum;
         self.lost + more > quorum.nodes() - quorum.needed()

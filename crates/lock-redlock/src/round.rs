@@ -308,8 +308,8 @@ impl<N: QuorumNode> Drop for Round<N> {
     }
 }
 
-/// The last token to ask for: the time. Every node that counts for the token of a lease has to know this token, even if the
-/// node votes for the lease only now.
+/// The last token to ask for: the time. Every node that counts for the token of a lease has to know this token, even if
+/// the node votes for the lease only now.
 fn floor_over(known: Option<Held>) -> FencingToken {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let time = FencingToken::floor(since_1970.unwrap_or_default());

@@ -16,8 +16,8 @@ use crate::locks::Locks;
 pub enum DestroyError {
     /// The lock has a holder or a waiter. Nothing was removed.
     ///
-    /// The inspection shows the holders with their [labels](crate::Builder::label), as the store saw them a moment later. It
-    /// is `None` if the store could not tell. `Display` names the first holders.
+    /// The inspection shows the holders with their [labels](crate::Builder::label), as the store saw them a moment
+    /// later. It is `None` if the store could not tell. `Display` names the first holders.
     InUse(Option<Inspection>),
     /// [`Locks::shutdown`](crate::Locks::shutdown) was called. Nothing was removed.
     Closed,

@@ -16,9 +16,9 @@ impl<B: ?Sized> Locks<B> {
     /// a moment after the first request of the process. The label is `None` before that, for clients of other
     /// libraries, and if the user at the store may not write labels.
     ///
-    /// A store without a [queue](lock_core::Capability::Queue), such as a quorum, shows no waiters. A store may show a lease or a
-    /// place for a while after its end. [`unseen`](lock_core::check::unseen) says so for a store, from its limits and its
-    /// capabilities.
+    /// A store without a [queue](lock_core::Capability::Queue), such as a quorum, shows no waiters. A store may show a
+    /// lease or a place for a while after its end. [`unseen`](lock_core::check::unseen) says so for a store, from its
+    /// limits and its capabilities.
     ///
     /// The result does not contain leases that this process gave up before the call: the call first waits until the
     /// store has answered these releases, as [`available_permits`](crate::Semaphore::available_permits) does. The

@@ -367,8 +367,8 @@ impl<B: Backend> Builder<B> {
     }
 
     /// The label by which people know the holders and the waiters of this process. An
-    /// [inspection](Locks::inspect) shows it. By default it is [`Label::of_process`]: program, host and process id. For a
-    /// single lock, see [`Mutex::with_label`](crate::Mutex::with_label).
+    /// [inspection](Locks::inspect) shows it. By default it is [`Label::of_process`]: program, host and process id. For
+    /// a single lock, see [`Mutex::with_label`](crate::Mutex::with_label).
     ///
     /// The driver writes the label to the store a tenth of a second after its start, and then every five minutes. The
     /// label makes no grant and no release slower. A store that does not keep labels shows none, and is otherwise not

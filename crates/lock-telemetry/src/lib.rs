@@ -20,8 +20,8 @@
 //! observers.add(Arc::new(Traces::new()));
 //! ```
 //!
-//! An observer of a store hears of requests, connections and nodes. An observer of locks hears of everything else. Give one
-//! observer to both.
+//! An observer of a store hears of requests, connections and nodes. An observer of locks hears of everything else. Give
+//! one observer to both.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

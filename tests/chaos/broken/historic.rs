@@ -1,5 +1,5 @@
-//! The historic designs of a lock on Redis, each in the circumstances in which it fails. The page `guide::history` of lock-redis
-//! tells the history.
+//! The historic designs of a lock on Redis, each in the circumstances in which it fails. The page `guide::history` of
+//! lock-redis tells the history.
 
 use lock_tests::chaos::check::Property::*;
 
@@ -15,8 +15,8 @@ pub(super) const CASES: &[Case] = &[
     case("get-then-delete", Exclusion, Scene::Pauses),
 ];
 
-/// The pattern of today does not fail in these ways, although its clients poll as well. (It has no order: other properties may
-/// not hold.)
+/// The pattern of today does not fail in these ways, although its clients poll as well. (It has no order: other
+/// properties may not hold.)
 pub(super) const KEPT: &[Case] = &[
     case("set-nx-px", Exclusion, Scene::OnePauses),
     case("set-nx-px", Exclusion, Scene::Calm),

@@ -69,14 +69,16 @@ pub enum Fault {
     StoreForgets,
     /// An operator makes a replica the primary, or another member the leader.
     FailOver,
-    /// A primary is killed. A replica takes over. The primary comes back only where no lease is granted without it: with
-    /// confirmation by all replicas. The leader of a cluster of etcd is killed, and comes back when another member leads.
+    /// A primary is killed. A replica takes over. The primary comes back only where no lease is granted without it:
+    /// with confirmation by all replicas. The leader of a cluster of etcd is killed, and comes back when another member
+    /// leads.
     KillPrimary,
-    /// Replicas lose a primary, which goes on to serve clients. Then one of them takes over, and lacks what the old primary has
-    /// granted meanwhile: in a cluster an operator forces it. Otherwise the primary is killed, as by the fault above; or, if some
-    /// workers are to hear no sentinel, the sentinels lose the primary too, and it lives on.
+    /// Replicas lose a primary, which goes on to serve clients. Then one of them takes over, and lacks what the old
+    /// primary has granted meanwhile: in a cluster an operator forces it. Otherwise the primary is killed, as by the
+    /// fault above; or, if some workers are to hear no sentinel, the sentinels lose the primary too, and it lives on.
     CutAndFailOver,
-    /// A primary stands still until a replica has taken over, and then goes on. So does the leader of a cluster of etcd.
+    /// A primary stands still until a replica has taken over, and then goes on. So does the leader of a cluster of
+    /// etcd.
     PausePrimary,
     /// Sentinels and replicas lose a primary, and a replica takes over. The old primary goes on to serve clients,
     /// of which some hear no sentinel.

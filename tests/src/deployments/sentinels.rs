@@ -31,8 +31,8 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts a primary with so many replicas, and so many sentinels. The sentinels replace a primary that is silent for
-    /// half a second. Returns once a failover is possible.
+    /// Starts a primary with so many replicas, and so many sentinels. The sentinels replace a primary that is silent
+    /// for half a second. Returns once a failover is possible.
     ///
     /// # Panics
     ///

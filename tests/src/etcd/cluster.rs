@@ -53,7 +53,8 @@ impl EtcdCluster {
         format!("etcd://{}", self.members.each_ref().map(|it| it.addr().to_string()).join(","))
     }
 
-    /// The URL for locks of clients that accept any version, though some versions end leases early after a change of the leader.
+    /// The URL for locks of clients that accept any version, though some versions end leases early after a change of
+    /// the leader.
     pub fn locks(&self) -> String {
         any_version(&self.url())
     }

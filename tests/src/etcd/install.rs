@@ -16,9 +16,9 @@ const PROGRAMS: Programs = Programs {
 
 /// The folder of `etcd` and `etcdctl`.
 ///
-/// It is the one that the environment variable `ETCD_PROGRAMS` names, or the one on the `PATH`, or the one that an earlier
-/// call has put under the target folder. If there is none, the packages that apt offers are unpacked there. Nothing is
-/// installed, and no service is started.
+/// It is the one that the environment variable `ETCD_PROGRAMS` names, or the one on the `PATH`, or the one that an
+/// earlier call has put under the target folder. If there is none, the packages that apt offers are unpacked there.
+/// Nothing is installed, and no service is started.
 ///
 /// # Panics
 ///

@@ -308,8 +308,8 @@ impl EtcdServer {
         *self.process() = None;
     }
 
-    /// Kills the server if it runs, and starts it again with its data on the same ports. Returns once it serves; a member
-    /// of a cluster may have no leader then.
+    /// Kills the server if it runs, and starts it again with its data on the same ports. Returns once it serves; a
+    /// member of a cluster may have no leader then.
     ///
     /// # Panics
     ///
@@ -356,8 +356,8 @@ impl EtcdServer {
         file
     }
 
-    /// Kills the server if it runs, makes its data from a snapshot, as its operator does, and starts it again on the same ports. The
-    /// server has the name and the number of before, and another log.
+    /// Kills the server if it runs, makes its data from a snapshot, as its operator does, and starts it again on the
+    /// same ports. The server has the name and the number of before, and another log.
     ///
     /// # Panics
     ///
@@ -481,8 +481,8 @@ impl EtcdServer {
         lines.filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Removes all keys with this prefix, and the leases to which they are attached: as if the disk was new for the clients
-    /// that have this prefix.
+    /// Removes all keys with this prefix, and the leases to which they are attached: as if the disk was new for the
+    /// clients that have this prefix.
     #[track_caller]
     pub fn forget(&self, prefix: &str) {
         for lease in self.leases_of(prefix) {
@@ -546,8 +546,8 @@ impl EtcdServer {
         number.unwrap_or_else(|| panic!("no {name} in {text}"))
     }
 
-    /// How many messages the server has received for each method: a request of one answer is one message, and so is each
-    /// message of a stream. [`CommandStats::since`] gives the difference.
+    /// How many messages the server has received for each method: a request of one answer is one message, and so is
+    /// each message of a stream. [`CommandStats::since`] gives the difference.
     ///
     /// # Panics
     ///

@@ -20,8 +20,8 @@ pub(super) fn unpack(cache: &Cache) -> Result<PathBuf, String> {
     with_lists(cache, |apt| apt.fetch())
 }
 
-/// Unpacks packages into the content of a cache, with those that they need and that the system lacks, but for those whose
-/// names begin as one of `without`.
+/// Unpacks packages into the content of a cache, with those that they need and that the system lacks, but for those
+/// whose names begin as one of `without`.
 pub(crate) fn unpack_packages(
     cache: &Cache,
     packages: &[&str],

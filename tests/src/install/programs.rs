@@ -21,8 +21,8 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// The folder of the programs: the one that the environment names, or one of the system, or one that an earlier call has
-    /// fetched, or one that this call fetches.
+    /// The folder of the programs: the one that the environment names, or one of the system, or one that an earlier
+    /// call has fetched, or one that this call fetches.
     ///
     /// # Panics
     ///

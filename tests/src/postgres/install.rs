@@ -18,9 +18,9 @@ const PROGRAMS: Programs = Programs {
 
 /// The folder of `postgres`, `initdb`, `psql` and `pg_basebackup`.
 ///
-/// It is the one that the environment variable `POSTGRES_PROGRAMS` names, or the one that the system has, or the one that an
-/// earlier call has put under the target folder. If there is none, the packages that apt offers are unpacked there. Nothing
-/// is installed, and no service is started.
+/// It is the one that the environment variable `POSTGRES_PROGRAMS` names, or the one that the system has, or the one
+/// that an earlier call has put under the target folder. If there is none, the packages that apt offers are unpacked
+/// there. Nothing is installed, and no service is started.
 ///
 /// # Panics
 ///

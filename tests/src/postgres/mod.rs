@@ -32,8 +32,8 @@ const NOBODY: u32 = 65_534;
 
 /// A PostgreSQL server on a free loopback port, with its data in a temporary folder.
 ///
-/// It dies when this value is dropped, and also when the test process is killed. It writes to disk as a server of an app
-/// does only if it was started [to keep its data](Self::durable).
+/// It dies when this value is dropped, and also when the test process is killed. It writes to disk as a server of an
+/// app does only if it was started [to keep its data](Self::durable).
 ///
 /// # Examples
 ///
@@ -411,8 +411,8 @@ impl PostgresServer {
         process::cont(first);
     }
 
-    /// Lets no process of the server write to a file behind so many bytes (`ulimit -f`), until it restarts or there is no limit
-    /// any more. PostgreSQL treats that as a full disk.
+    /// Lets no process of the server write to a file behind so many bytes (`ulimit -f`), until it restarts or there is
+    /// no limit any more. PostgreSQL treats that as a full disk.
     ///
     /// # Panics
     ///

@@ -27,8 +27,8 @@ pub async fn no_committed_change_is_lost<S: Stage>() {
     assert_eq!(soon(counter.snapshot()).await.unwrap().value, 4 * EACH);
 }
 
-/// A guard that is dropped changes nothing, and the token of a commit is the version of its value. A later holder may give
-/// the value a higher version, if it found the value on too few nodes of a quorum.
+/// A guard that is dropped changes nothing, and the token of a commit is the version of its value. A later holder may
+/// give the value a higher version, if it found the value on too few nodes of a quorum.
 pub async fn only_a_commit_changes_the_value<S: Stage>() {
     let pair = Pair::<S>::new().await;
     let (ours, theirs) = pair.both(|locks| locks.stored_mutex("it", vec![1]).unwrap());

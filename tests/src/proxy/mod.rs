@@ -159,8 +159,8 @@ impl Proxy {
         self.order(Change::Refuse(true));
     }
 
-    /// The machines of the clients of all open connections vanish: the server gets no more bytes, and no answer to any packet.
-    /// [`cut`](Self::cut) resets these connections, and nothing revives them. New connections pass.
+    /// The machines of the clients of all open connections vanish: the server gets no more bytes, and no answer to any
+    /// packet. [`cut`](Self::cut) resets these connections, and nothing revives them. New connections pass.
     ///
     /// A silence in both directions hides only the other party: the kernel still answers for it, so the server's own
     /// keepalives succeed.
@@ -191,8 +191,8 @@ impl Proxy {
         self.change(direction, move |flow| flow.jitter = most);
     }
 
-    /// Delays single arrivals by this much more: about one of 64. What follows an arrival on its connection waits for it.
-    /// Other connections go on. Zero: none.
+    /// Delays single arrivals by this much more: about one of 64. What follows an arrival on its connection waits for
+    /// it. Other connections go on. Zero: none.
     pub fn straggle(&self, direction: Direction, delay: Duration) {
         self.change(direction, move |flow| flow.straggle = delay);
     }

@@ -7,8 +7,8 @@ const OWN: [&str; 3] = ["auth", "info", "ping"];
 
 /// How often each command was called, by its name in lower case: `evalsha`, `client|kill`.
 ///
-/// Commands that a script calls are counted too, besides the script itself. Of etcd, the commands are the methods, as their
-/// protocol spells them: `Txn`, `LeaseKeepAlive`.
+/// Commands that a script calls are counted too, besides the script itself. Of etcd, the commands are the methods, as
+/// their protocol spells them: `Txn`, `LeaseKeepAlive`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandStats {
     calls: BTreeMap<String, u64>,

@@ -37,8 +37,8 @@ impl Waiter {
         }
     }
 
-    /// Repeats the request until it has its place. Without its subscription, which a server may end at any time during a
-    /// failover, the answer is only that the lock is held.
+    /// Repeats the request until it has its place. Without its subscription, which a server may end at any time during
+    /// a failover, the answer is only that the lock is held.
     pub(crate) async fn is_queued(&self) {
         loop {
             match self.ask().await {

@@ -58,7 +58,8 @@ impl LeaseFile {
 }
 
 impl Drop for LeaseFile {
-    /// Removes the file and the folder by two calls. If a script has put other files into the folder, the folder removes itself.
+    /// Removes the file and the folder by two calls. If a script has put other files into the folder, the folder
+    /// removes itself.
     fn drop(&mut self) {
         if self.deadline.is_some() {
             _ = std::fs::remove_file(self.path());

@@ -1,5 +1,5 @@
-//! The process between `dlock` and the program. It starts while `dlock` waits for the lock, and becomes the program as soon as
-//! `dlock` has the lock.
+//! The process between `dlock` and the program. It starts while `dlock` waits for the lock, and becomes the program as
+//! soon as `dlock` has the lock.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -31,7 +31,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Starts the process that becomes the program, without a shell. If `dlock` is killed, the kernel kills the process.
+    /// Starts the process that becomes the program, without a shell. If `dlock` is killed, the kernel kills the
+    /// process.
     pub(super) fn start(command: &[OsString]) -> io::Result<Self> {
         let (reader, orders) = pipe()?;
         // The stage inherits this end. The other end closes when `dlock` ends.
@@ -44,7 +45,8 @@ impl Stage {
         Ok(Self { process: stage.spawn()?, orders })
     }
 
-    /// Lets the process become the program, with these variables. If the process has ended meanwhile, its exit status says why.
+    /// Lets the process become the program, with these variables. If the process has ended meanwhile, its exit status
+    /// says why.
     pub(super) fn go(mut self, variables: &[Variable]) -> Child {
         // What arrives in part is no order.
         _ = self.orders.write_all(&order(variables));
@@ -52,8 +54,8 @@ impl Stage {
     }
 }
 
-/// Runs in the child process, and becomes the program. Asks the kernel for KILL when the parent ends: no code of ours may
-/// run between fork and exec without unsafe code, so this is a program of its own.
+/// Runs in the child process, and becomes the program. Asks the kernel for KILL when the parent ends: no code of ours
+/// may run between fork and exec without unsafe code, so this is a program of its own.
 pub(crate) fn stage(mut args: impl Iterator<Item = OsString>) -> u8 {
     let (parent, orders) = (args.next(), args.next());
     let Some(program) = args.next() else { return CANNOT_RUN };

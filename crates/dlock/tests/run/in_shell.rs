@@ -23,8 +23,8 @@ fn shell(scene: &Scene) -> Terminal {
 /// A script that prints what it reads.
 const READS: &str = "echo $$ > pid; echo rea''dy; read line; echo got $line; exit 3";
 
-/// A script that waits until a line is written into the pipe `gate`. It starts no program meanwhile: some shells cannot be
-/// stopped while they do.
+/// A script that waits until a line is written into the pipe `gate`. It starts no program meanwhile: some shells cannot
+/// be stopped while they do.
 const WAITS: &str =
     "mkfifo gate; echo $$ > pid; echo on''e; read line < gate; echo > ended; exit 3";
 

@@ -24,7 +24,8 @@ fn of_sixteen_programs_one_runs_at_a_time() {
     assert_eq!(scene.written("count"), format!("{PROGRAMS}\n"));
 }
 
-/// The lease of a waiter is short until its first renewal. With this ttl, the program would get TERM before that renewal.
+/// The lease of a waiter is short until its first renewal. With this ttl, the program would get TERM before that
+/// renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_waited_runs_to_its_end() {
     let scene = Scene::new();

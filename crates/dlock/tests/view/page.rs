@@ -17,7 +17,8 @@ fn commands() -> Vec<String> {
     block.lines().map(command).collect()
 }
 
-/// The tests of the example run it over a server. `cargo` has built this program, so it does not build it once more here.
+/// The tests of the example run it over a server. `cargo` has built this program, so it does not build it once more
+/// here.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_the_page_show_who_holds_and_who_waits() {
     let commands = commands();

@@ -6,12 +6,12 @@
 //! # Findings
 //!
 //! The report about a server of Redis has the findings of `lock-redis`
-//! ([table](https://docs.rs/lock-redis/latest/lock_redis/check/index.html#findings)). The report about a PostgreSQL database
-//! has the findings of `lock-postgres`
-//! ([table](https://docs.rs/lock-postgres/latest/lock_postgres/check/index.html#findings)), and the report about an etcd cluster
-//! those of `lock-etcd` ([table](https://docs.rs/lock-etcd/latest/lock_etcd/check/index.html#findings)). Each report names the
-//! [limits](lock_core::Limits) and the [capabilities](lock_core::Capabilities) of the store, and has a finding for each
-//! capability that the store [lacks](Report::promising). The doctor adds these findings:
+//! ([table](https://docs.rs/lock-redis/latest/lock_redis/check/index.html#findings)). The report about a PostgreSQL
+//! database has the findings of `lock-postgres`
+//! ([table](https://docs.rs/lock-postgres/latest/lock_postgres/check/index.html#findings)), and the report about an
+//! etcd cluster those of `lock-etcd` ([table](https://docs.rs/lock-etcd/latest/lock_etcd/check/index.html#findings)).
+//! Each report names the [limits](lock_core::Limits) and the [capabilities](lock_core::Capabilities) of the store, and
+//! has a finding for each capability that the store [lacks](Report::promising). The doctor adds these findings:
 //!
 //! | code | severity | finding |
 //! | --- | --- | --- |
@@ -41,8 +41,9 @@ use crate::Store;
 ///
 /// It examines a server of Redis by [`RedisBackend::check`](lock_redis::RedisBackend::check), a PostgreSQL database by
 /// [`PostgresBackend::check`](lock_postgres::PostgresBackend::check), and an etcd cluster by
-/// [`EtcdBackend::check`](lock_etcd::EtcdBackend::check), which reports a version that may end leases early. It examines each node of a quorum as a store of
-/// its kind, and then asks whether the node votes. The examination changes no lock of an app.
+/// [`EtcdBackend::check`](lock_etcd::EtcdBackend::check), which reports a version that may end leases early. It
+/// examines each node of a quorum as a store of its kind, and then asks whether the node votes. The examination changes
+/// no lock of an app.
 ///
 /// # Errors
 ///
@@ -90,8 +91,8 @@ async fn of_one(store: Store, url: &str) -> Result<Report, Error> {
     }
 }
 
-/// The findings about a new store that are hard to mend as soon as there are clients. Only a database can have some: its schema
-/// has an owner. Of any other store this asks nothing.
+/// The findings about a new store that are hard to mend as soon as there are clients. Only a database can have some:
+/// its schema has an owner. Of any other store this asks nothing.
 ///
 /// # Errors
 ///

@@ -48,8 +48,8 @@ impl AnyBackend {
         Self(Arc::new(backend))
     }
 
-    /// This backend without its type, with the capabilities that `describe` names. It is for a backend whose capabilities
-    /// depend on a type parameter, so that [`Backend::capabilities`] cannot name them.
+    /// This backend without its type, with the capabilities that `describe` names. It is for a backend whose
+    /// capabilities depend on a type parameter, so that [`Backend::capabilities`] cannot name them.
     ///
     /// # Examples
     ///

@@ -24,8 +24,8 @@ use crate::{Backend, Claim, Error, ErrorKind, FencingToken, Key, Mode, Released}
 ///   settled, every later load MUST return it, until another value is written after it.
 /// - After the holder has [loaded under its claim](CellBackend::load_under), a value of an earlier holder that
 ///   it has not seen MUST NOT become settled or come back (`the_holder_loads_all_that_there_is`).
-/// - If loads [are conclusive](CellBackend::load_is_conclusive), a load after the release of a claim MUST show whether the
-///   last value under that claim was stored. If the load does not return the value, no later load may return it
+/// - If loads [are conclusive](CellBackend::load_is_conclusive), a load after the release of a claim MUST show whether
+///   the last value under that claim was stored. If the load does not return the value, no later load may return it
 ///   (`a_conclusive_load_is_final`).
 /// - Storing MUST give every watcher of the key a hint (`storing_wakes_watchers`).
 /// - Erasing MUST leave no value (`an_erased_value_is_gone`). Storing a value again MUST be no error
@@ -80,11 +80,11 @@ pub trait CellBackend: Backend {
         self.load(&claim.key).await
     }
 
-    /// Whether a [load](Self::load) that does not return a value proves that the value is not stored, once its claim was
-    /// released.
+    /// Whether a [load](Self::load) that does not return a value proves that the value is not stored, once its claim
+    /// was released.
     ///
-    /// A store of one node can prove that, and so the default is `true`. In a store of several nodes, a value that was not
-    /// written on enough nodes may still be on a few of them. A load may not see it there, and a later holder may.
+    /// A store of one node can prove that, and so the default is `true`. In a store of several nodes, a value that was
+    /// not written on enough nodes may still be on a few of them. A load may not see it there, and a later holder may.
     fn load_is_conclusive(&self) -> bool {
         true
     }

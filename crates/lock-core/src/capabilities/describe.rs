@@ -10,8 +10,8 @@ use super::{
 
 /// What a backend can do beside the four verbs of [`Backend`](crate::Backend), for code that does not know its type.
 ///
-/// A backend with such capabilities returns them from [`Backend::capabilities`](crate::Backend::capabilities). Each method
-/// that adds one needs the backend's implementation of the trait, so a backend cannot claim what it lacks.
+/// A backend with such capabilities returns them from [`Backend::capabilities`](crate::Backend::capabilities). Each
+/// method that adds one needs the backend's implementation of the trait, so a backend cannot claim what it lacks.
 ///
 /// # Examples
 ///
@@ -94,8 +94,9 @@ impl<'a> Capabilities<'a> {
     }
 
     /// This instance gives no hints: its [`watch`](crate::Backend::watch) answers
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind). A store whose other instances give hints says so where, for example,
-    /// a proxy stands between the client and the server. Waiters then ask at intervals, and no claim is queued.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind). A store whose other instances give hints says so where, for
+    /// example, a proxy stands between the client and the server. Waiters then ask at intervals, and no claim is
+    /// queued.
     ///
     /// # Examples
     ///
@@ -116,8 +117,8 @@ impl<'a> Capabilities<'a> {
         !self.deaf
     }
 
-    /// The store keeps no queue: claims wait in their processes alone. So an [inspection](InspectBackend::inspect) shows no
-    /// waiter, and the processes are not served in the order in which they came.
+    /// The store keeps no queue: claims wait in their processes alone. So an [inspection](InspectBackend::inspect)
+    /// shows no waiter, and the processes are not served in the order in which they came.
     ///
     /// # Examples
     ///

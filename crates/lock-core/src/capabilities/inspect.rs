@@ -217,8 +217,8 @@ pub struct Waiter {
     pub kind: Kind,
     /// How long the place is kept unless the client repeats its request.
     pub remaining: Duration,
-    /// For how long the claim has been in the queue, if the store knows that. All waiters of a process share its place, so
-    /// this is the time of the first of them, since the process last gave the key back.
+    /// For how long the claim has been in the queue, if the store knows that. All waiters of a process share its place,
+    /// so this is the time of the first of them, since the process last gave the key back.
     pub waited: Option<Duration>,
     /// The label of its client, if the store knows it: see [`Backend::introduce`].
     pub label: Option<Label>,

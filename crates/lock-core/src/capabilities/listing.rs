@@ -67,8 +67,8 @@ impl List {
         Self { from: Some(cursor), ..self }
     }
 
-    /// Pages of about so many locks; [`MOST`](Self::MOST) by default. A store that walks through all its keys looks at so
-    /// many keys for a page: larger pages need fewer requests, and each request occupies the store for longer.
+    /// Pages of about so many locks; [`MOST`](Self::MOST) by default. A store that walks through all its keys looks at
+    /// so many keys for a page: larger pages need fewer requests, and each request occupies the store for longer.
     ///
     /// # Examples
     ///

@@ -131,8 +131,8 @@ pub trait PermitBackend: ConvertBackend {
     /// Removes what the store keeps of the semaphore beyond its leases: the declared numbers, how many permits there
     /// are, and whether it is closed.
     ///
-    /// Returns whether the claim holds the key. Otherwise nothing is removed. `Locks::destroy` of `lock-sync` calls this;
-    /// a backend first [checks](Permits::check_undeclaring) the claim.
+    /// Returns whether the claim holds the key. Otherwise nothing is removed. `Locks::destroy` of `lock-sync` calls
+    /// this; a backend first [checks](Permits::check_undeclaring) the claim.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! What an examination of a store finds: one vocabulary for the checks of all stores.
 //!
-//! Each store has a check of its own, which returns a [`Report`]. `doctor` of lock-any examines the store behind a URL, and adds
-//! [what the store promises](Report::promising).
+//! Each store has a check of its own, which returns a [`Report`]. `doctor` of lock-any examines the store behind a URL,
+//! and adds [what the store promises](Report::promising).
 
 mod clock;
 mod promises;

@@ -43,7 +43,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding of this kind at this server, without words. [`because`](Self::because) and [`remedy`](Self::remedy) add them.
+    /// A finding of this kind at this server, without words. [`because`](Self::because) and [`remedy`](Self::remedy)
+    /// add them.
     ///
     /// # Examples
     ///
@@ -70,7 +71,8 @@ impl Finding {
         Self { finding: finding.into(), reason: reason.into(), ..self }
     }
 
-    /// This finding, with another reason why it matters. The [example](super::Rehearsal::judge) of a judgement gives one.
+    /// This finding, with another reason why it matters. The [example](super::Rehearsal::judge) of a judgement gives
+    /// one.
     #[must_use]
     pub fn why(self, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: reason.into(), ..self }

@@ -9,7 +9,8 @@ use crate::{AcquireOutcome, Convert, Error, ErrorKind, Result};
 impl<P: Party> Document<P> {
     /// Converts a lease, gives its upgrade a place in the queue, or says when to ask again.
     ///
-    /// The errors are those of [`ConvertBackend::convert`](crate::ConvertBackend::convert). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`ConvertBackend::convert`](crate::ConvertBackend::convert). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn convert(
         &mut self,
         request: &Convert,

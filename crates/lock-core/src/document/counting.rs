@@ -10,7 +10,8 @@ use crate::{Resized, Result};
 impl<P: Party> Document<P> {
     /// The state of the semaphore that a client declares to have `of` permits.
     ///
-    /// The errors are those of [`PermitBackend::permits`](crate::PermitBackend::permits). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`PermitBackend::permits`](crate::PermitBackend::permits). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn permits(&mut self, of: u32, visit: &Visit<'_, P>) -> Result<Permits> {
         self.semaphore(of, visit.now)?;
         Ok(self.count(visit.now))
@@ -19,7 +20,8 @@ impl<P: Party> Document<P> {
     /// Adds permits, removes free permits, or makes `of` the limit. Serves the waiters, and tells every watcher if
     /// there are further permits.
     ///
-    /// The errors are those of [`PermitBackend::resize`](crate::PermitBackend::resize). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`PermitBackend::resize`](crate::PermitBackend::resize). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn resize(&mut self, of: u32, change: Resize, visit: &mut Visit<'_, P>) -> Result<Resized> {
         self.check_kind(visit.now)?;
         let before = self.known(of, visit.now).limit();
@@ -47,7 +49,8 @@ impl<P: Party> Document<P> {
 
     /// Ends a lease as a release does, but its permits do not come back.
     ///
-    /// The errors are those of [`PermitBackend::forget`](crate::PermitBackend::forget). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`PermitBackend::forget`](crate::PermitBackend::forget). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn forget_permits(&mut self, claim: &Claim, visit: &mut Visit<'_, P>) -> Result<Released> {
         let Mode::Permits { take, .. } = claim.mode else {
             return Err(Error::new(ErrorKind::InvalidConfig, "only permits can be forgotten"));
@@ -62,7 +65,8 @@ impl<P: Party> Document<P> {
 
     /// Closes the semaphore, and tells its waiters to ask again.
     ///
-    /// The errors are those of [`PermitBackend::close`](crate::PermitBackend::close). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`PermitBackend::close`](crate::PermitBackend::close). The [example](Document#examples)
+    /// of a document shows a verb.
     pub fn close(&mut self, of: u32, visit: &mut Visit<'_, P>) -> Result<()> {
         self.semaphore(of, visit.now)?.close();
         self.queue.drop_counting();
@@ -73,7 +77,8 @@ impl<P: Party> Document<P> {
 
     /// Removes the semaphore, if the claim holds the key.
     ///
-    /// The errors are those of [`PermitBackend::undeclare`](crate::PermitBackend::undeclare). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`PermitBackend::undeclare`](crate::PermitBackend::undeclare). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn undeclare(&mut self, claim: &Claim, now: Instant) -> bool {
         self.leases.drop_expired(now);
         let holds = self.leases.has(claim.owner, Mode::Exclusive);

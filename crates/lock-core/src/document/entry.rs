@@ -137,7 +137,8 @@ impl<P: Party> Document<P> {
 
     /// Extends the lease of this claim, if the claim holds the key.
     ///
-    /// The errors are those of [`Backend::renew`](crate::Backend::renew). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`Backend::renew`](crate::Backend::renew). The [example](Document#examples) of a
+    /// document shows a verb.
     pub fn renew(&mut self, request: &Renew, visit: &mut Visit<'_, P>) -> Renewal {
         let Renew { claim, ttl, .. } = request;
         self.drop_ended(visit.now);
@@ -169,7 +170,8 @@ impl<P: Party> Document<P> {
     /// Ends a lease for which other claims wait, and puts the request behind these claims. Returns `None`,
     /// and keeps the lease, if that is not possible.
     ///
-    /// The errors are those of [`Backend::release_and_requeue`](crate::Backend::release_and_requeue). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`Backend::release_and_requeue`](crate::Backend::release_and_requeue). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn release_and_requeue(
         &mut self,
         claim: &Claim,

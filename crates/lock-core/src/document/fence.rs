@@ -94,8 +94,8 @@ impl Fence {
 pub(crate) struct Ticks(u64);
 
 impl Ticks {
-    /// The latest time that the wall clock has shown to this process, so that no change of the wall clock turns tokens back. A
-    /// monotonic clock would not count the time that the machine sleeps.
+    /// The latest time that the wall clock has shown to this process, so that no change of the wall clock turns tokens
+    /// back. A monotonic clock would not count the time that the machine sleeps.
     pub(crate) fn now() -> Self {
         static LATEST: AtomicU64 = AtomicU64::new(0);
         let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -7,7 +7,8 @@ use crate::{Hint, Holder, Inspection, Instant, Label, OwnerToken, Waiter};
 impl<P: Party> Document<P> {
     /// The holders and the waiters, with the labels that `label` finds.
     ///
-    /// The errors are those of [`InspectBackend::inspect`](crate::InspectBackend::inspect). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`InspectBackend::inspect`](crate::InspectBackend::inspect). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn inspect(
         &mut self,
         label: &dyn Fn(&OwnerToken) -> Option<Label>,
@@ -35,7 +36,8 @@ impl<P: Party> Document<P> {
 
     /// Ends every lease, and serves the queue. Returns how many leases there were.
     ///
-    /// The errors are those of [`InspectBackend::force_release`](crate::InspectBackend::force_release). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`InspectBackend::force_release`](crate::InspectBackend::force_release). The
+    /// [example](Document#examples) of a document shows a verb.
     pub fn force_release(&mut self, visit: &mut Visit<'_, P>) -> u64 {
         let ended = self.leases.live(visit.now) as u64;
         self.leases.clear();
@@ -45,8 +47,8 @@ impl<P: Party> Document<P> {
         ended
     }
 
-    /// Tells every watcher of the key to check its lease. A store that ends leases beside the document calls this, because
-    /// another request may have served the queue before the document hears of the end.
+    /// Tells every watcher of the key to check its lease. A store that ends leases beside the document calls this,
+    /// because another request may have served the queue before the document hears of the end.
     ///
     /// The [example](Document#examples) of a document shows a verb.
     pub fn tell_former_holders(&self, visit: &mut Visit<'_, P>) {

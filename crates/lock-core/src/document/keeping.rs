@@ -18,7 +18,8 @@ pub(crate) struct Kept {
 impl<P: Party> Document<P> {
     /// The value, and whether its writer still holds the key.
     ///
-    /// The errors are those of [`CellBackend::load`](crate::CellBackend::load). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`CellBackend::load`](crate::CellBackend::load). The [example](Document#examples) of a
+    /// document shows a verb.
     pub fn load(&mut self, now: Instant) -> Option<Cell> {
         self.leases.drop_expired(now);
         let kept = self.kept.as_ref()?;
@@ -28,7 +29,8 @@ impl<P: Party> Document<P> {
 
     /// Writes or erases the value, if the claim holds the key and no higher token has written.
     ///
-    /// The errors are those of [`CellBackend::store`](crate::CellBackend::store). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`CellBackend::store`](crate::CellBackend::store). The [example](Document#examples) of a
+    /// document shows a verb.
     pub fn store(
         &mut self,
         claim: &Claim,
@@ -49,7 +51,8 @@ impl<P: Party> Document<P> {
 
     /// Writes the value and ends the lease, if the claim holds the key and no higher token has written.
     ///
-    /// The errors are those of [`CellBackend::commit`](crate::CellBackend::commit). The [example](Document#examples) of a document shows a verb.
+    /// The errors are those of [`CellBackend::commit`](crate::CellBackend::commit). The [example](Document#examples) of
+    /// a document shows a verb.
     pub fn commit(
         &mut self,
         claim: &Claim,

@@ -83,7 +83,8 @@ pub enum LossReason {
     HeldTooLong,
     /// The runtime of the driver has shut down, so the lease is no longer renewed.
     DriverStopped,
-    /// The guard or permit was dropped or released. Only a handle to the lease that outlives its guard gives this reason.
+    /// The guard or permit was dropped or released. Only a handle to the lease that outlives its guard gives this
+    /// reason.
     Released,
 }
 

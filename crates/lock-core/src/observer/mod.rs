@@ -9,9 +9,11 @@
 //! - [`acquire_begun`](Observer::acquire_begun) and [`acquire_ended`](Observer::acquire_ended) come in pairs, with one
 //!   [`AcquisitionId`], also if the wait is dropped, fails or panics. So their difference is the number of callers that
 //!   have no outcome yet.
-//! - [`hold_begun`](Observer::hold_begun) and [`hold_ended`](Observer::hold_ended) come in pairs, with one [`HoldId`]. So
-//!   their difference is the number of guards that exist. [`HoldBegun::acquisition`] says which acquisition led to the hold.
-//! - [`lease_lost`](Observer::lease_lost) names the holds that lost the lease. Their guards live on, so each hold ends later.
+//! - [`hold_begun`](Observer::hold_begun) and [`hold_ended`](Observer::hold_ended) come in pairs, with one [`HoldId`].
+//!   So their difference is the number of guards that exist. [`HoldBegun::acquisition`] says which acquisition led to
+//!   the hold.
+//! - [`lease_lost`](Observer::lease_lost) names the holds that lost the lease. Their guards live on, so each hold ends
+//!   later.
 //! - [`node_kept_out`](Observer::node_kept_out) and [`node_back`](Observer::node_back) alternate for each node.
 //!
 //! # Events

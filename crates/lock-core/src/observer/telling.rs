@@ -9,8 +9,8 @@ use crate::{Clock, Error, Instant};
 
 const CLOCK: Clock = Clock::boot();
 
-/// The observers of one server, for the author of a backend. A clone is cheap. Without observers, each method only checks
-/// that there is no observer.
+/// The observers of one server, for the author of a backend. A clone is cheap. Without observers, each method only
+/// checks that there is no observer.
 ///
 /// # Examples
 ///

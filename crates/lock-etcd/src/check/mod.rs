@@ -1,9 +1,9 @@
 //! The check of a cluster: what is wrong with it for locks, and what to do.
 //!
-//! [`EtcdBackend::check`] asks each member that the URL names for facts, uses each verb of a lock once, and returns a [`Report`]. Each
-//! [`Finding`](lock_core::check::Finding) has a [`Severity`](lock_core::check::Severity), a stable code, the reason why it matters, and
-//! the remedy. The check needs no rights beyond those of the app. It never guesses: what the cluster does not show is a finding of
-//! the severity unknown.
+//! [`EtcdBackend::check`] asks each member that the URL names for facts, uses each verb of a lock once, and returns a
+//! [`Report`]. Each [`Finding`](lock_core::check::Finding) has a [`Severity`](lock_core::check::Severity), a stable
+//! code, the reason why it matters, and the remedy. The check needs no rights beyond those of the app. It never
+//! guesses: what the cluster does not show is a finding of the severity unknown.
 //!
 //! # Findings
 //!
@@ -44,17 +44,17 @@ use crate::EtcdBackend;
 impl EtcdBackend {
     /// Examines the cluster, and says [what is wrong with it](crate::check#findings) for locks.
     ///
-    /// It asks each member that the URL names for its status, and acquires, renews, watches, inspects and hands over a lock under
-    /// the name `lock-etcd/check`. It changes no setting and no other lock. It does so as a client of its own, with the options of
-    /// this one, that uses members of any version: a version that this client refuses is a finding. For the start of an app, or
-    /// for a person with a question: locks do not depend on this check. It takes some twenty requests. It takes up to one
-    /// [command timeout](crate::Builder::command_timeout) if a member does not answer, and another one if no message of a
-    /// release comes.
+    /// It asks each member that the URL names for its status, and acquires, renews, watches, inspects and hands over a
+    /// lock under the name `lock-etcd/check`. It changes no setting and no other lock. It does so as a client of its
+    /// own, with the options of this one, that uses members of any version: a version that this client refuses is a
+    /// finding. For the start of an app, or for a person with a question: locks do not depend on this check. It takes
+    /// some twenty requests. It takes up to one [command timeout](crate::Builder::command_timeout) if a member does not
+    /// answer, and another one if no message of a release comes.
     ///
     /// # Errors
     ///
-    /// Only if no member can be reached, or the cluster does not accept the user. Everything else is a finding, errors that
-    /// hinder locks among them.
+    /// Only if no member can be reached, or the cluster does not accept the user. Everything else is a finding, errors
+    /// that hinder locks among them.
     ///
     /// # Cancel safety
     ///

@@ -23,8 +23,8 @@ pub(super) type Kept = Option<Renewed>;
 pub(super) struct Renewed {
     /// The seconds that the lease has then; `None` if it is over.
     left: Result<Option<i64>, Fault>,
-    /// Whether the former time of the lease may have been over at the answer. Then the answer is no proof: etcd also gives it for a
-    /// lease that it ends already.
+    /// Whether the former time of the lease may have been over at the answer. Then the answer is no proof: etcd also
+    /// gives it for a lease that it ends already.
     is_late: bool,
 }
 

@@ -7,8 +7,8 @@ use lock_core::document::{Document, Visit};
 
 use crate::member::Member;
 
-/// Ends the leases of these owners, whose leases of etcd are over, and tells them so. Returns how many leases there were. None if
-/// one of the owners has taken another lease meanwhile.
+/// Ends the leases of these owners, whose leases of etcd are over, and tells them so. Returns how many leases there
+/// were. None if one of the owners has taken another lease meanwhile.
 pub(crate) fn end_all(
     document: &mut Document<Member>,
     owners: &HashSet<OwnerToken>,

@@ -28,8 +28,8 @@ use crate::member::Member;
 
 /// How many bytes of documents a request may write that adds a holder or a waiter.
 ///
-/// etcd takes requests of 1.5 MiB by default. What is left is for the holders: the value that one of them stores, and the few bytes by
-/// which a waiter grows when it becomes a holder; and for news.
+/// etcd takes requests of 1.5 MiB by default. What is left is for the holders: the value that one of them stores, and
+/// the few bytes by which a waiter grows when it becomes a holder; and for news.
 const LONGEST: usize = 1024 * 1024;
 
 /// Whether the lease of the claim has to get its whole time.
@@ -98,8 +98,8 @@ impl<'a, F> Attempt<'a, F> {
         Self { core, turns, asks, act, refresh, taken, is_new, verified, rechecked }
     }
 
-    /// Decides until a decision stands. `settle` sees the plans before they are carried out. Decides nothing, and returns
-    /// nothing, if the node has another record than a request expects.
+    /// Decides until a decision stands. `settle` sees the plans before they are carried out. Decides nothing, and
+    /// returns nothing, if the node has another record than a request expects.
     pub(crate) async fn run<T: Send>(
         mut self,
         settle: impl Fn(&mut [Plan<T>]) + Sync,

@@ -39,7 +39,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) expects: Option<Expected<'a>>,
 }
 
-/// The record of the node that a vote expects, and the number of the connection that has shown the record to be the present one.
+/// The record of the node that a vote expects, and the number of the connection that has shown the record to be the
+/// present one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     pub(crate) record: &'a str,
@@ -103,7 +104,8 @@ pub(crate) struct Plan<T> {
     pub(crate) is_changed: bool,
     /// The leases of etcd with which the holders end that the decision has counted as alive.
     pub(crate) counted: BTreeSet<i64>,
-    /// The leases of etcd that must live when the document is written: that of the claim, and the session of this client.
+    /// The leases of etcd that must live when the document is written: that of the claim, and the session of this
+    /// client.
     pub(crate) own: BTreeSet<i64>,
     /// The sessions of the others that must live then.
     pub(crate) others: BTreeSet<i64>,
@@ -143,10 +145,10 @@ pub(crate) struct Placed {
 impl<T> Plan<T> {
     /// Does not rely on the leases that the request gives back, as far as they live by the clock.
     ///
-    /// A release needs no proof that its lease lives. Each later grant of the key changes the document, so the comparison of the
-    /// revision fails, and the next decision sees that the claim is gone. If the document is unchanged, then no
-    /// other claim had the key, also if an operator has ended the lease early. The next hold does not get that lease: the transaction
-    /// that grants a lease of the pool compares the lease.
+    /// A release needs no proof that its lease lives. Each later grant of the key changes the document, so the
+    /// comparison of the revision fails, and the next decision sees that the claim is gone. If the document is
+    /// unchanged, then no other claim had the key, also if an operator has ended the lease early. The next hold does
+    /// not get that lease: the transaction that grants a lease of the pool compares the lease.
     pub(crate) fn trust_clock(&mut self, lives: impl Fn(i64) -> bool) {
         for id in self.freed.iter().filter(|id| lives(**id)) {
             self.own.remove(id);
@@ -256,7 +258,8 @@ fn counted(ask: &Ask<'_>, before: &[Member], own: Option<&(Member, i64)>) -> BTr
     before.iter().map(Member::life).collect()
 }
 
-/// Refuses what makes documents too long for etcd, before anything is sent. A holder can always renew, store and release.
+/// Refuses what makes documents too long for etcd, before anything is sent. A holder can always renew, store and
+/// release.
 pub(crate) fn check_room<T>(plans: &[Plan<T>], longest: usize) -> Result<()> {
     let written = || plans.iter().filter(|plan| plan.is_changed);
     let len: usize = written().map(|plan| plan.bytes.len()).sum();
@@ -282,7 +285,8 @@ fn existing(document: &Document<Member>, ask: &Ask<'_>) -> Option<(Member, i64)>
     Some((member.clone(), leases::seconds(ttl)))
 }
 
-/// The first claim in the queue, which looks after the leases of the holders, if the `former` one has left, or a place ends.
+/// The first claim in the queue, which looks after the leases of the holders, if the `former` one has left, or a place
+/// ends.
 fn successor(
     document: &Document<Member>,
     former: Option<OwnerToken>,

@@ -107,8 +107,8 @@ fn a_new_claim_needs_a_lease_and_gives_it_back() {
     assert!(released.document.is_at_rest());
 }
 
-/// A writer may get the key between the end of the readers' leases and the change of the document. The readers hear of the end
-/// nevertheless.
+/// A writer may get the key between the end of the readers' leases and the change of the document. The readers hear of
+/// the end nevertheless.
 #[test]
 fn a_forced_release_tells_holders_that_a_waiter_has_followed() {
     let mut stage = Stage::default();

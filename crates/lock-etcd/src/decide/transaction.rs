@@ -1,5 +1,5 @@
-//! The transaction that carries out a plan if nothing has changed, and finds out what has changed otherwise. Pure, but for the
-//! reading itself.
+//! The transaction that carries out a plan if nothing has changed, and finds out what has changed otherwise. Pure, but
+//! for the reading itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,11 @@ const MOST: usize = 48;
 /// How many bytes of news one transaction carries.
 pub(crate) const NEWS: usize = 256 * 1024;
 
-/// How many leases of holders one transaction about so many keys looks at, and how many sessions of others it relies on.
+/// How many leases of holders one transaction about so many keys looks at, and how many sessions of others it relies
+/// on.
 pub(crate) fn most(keys: usize) -> usize {
-    // For each key: the document, the lease that the claim has, and the lease that it gets. Beside them, the session of this client.
+    // For each key: the document, the lease that the claim has, and the lease that it gets. Beside them, the session of
+    // this client.
     let rest = ETCD.saturating_sub(1 + 3 * keys);
     MOST.min(rest / 2)
 }

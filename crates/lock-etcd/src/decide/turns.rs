@@ -16,8 +16,8 @@ const SWEEP: usize = 4096;
 /// A longer document is read again for each request.
 const LONGEST: usize = 16 * 1024;
 
-/// An older document is read again. The store may have been restored meanwhile, and then gives its revisions out again, for other
-/// documents, which the revision alone does not show.
+/// An older document is read again. The store may have been restored meanwhile, and then gives its revisions out again,
+/// for other documents, which the revision alone does not show.
 const OLDEST: Duration = Duration::from_secs(3);
 
 /// One queue for each key: a release runs after the request that it undoes.
@@ -49,8 +49,8 @@ impl Keys {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) known: Option<Known>,
-    /// The revision on which a transaction was conditioned whose outcome is unknown. It may still be carried out, until the document
-    /// has another revision.
+    /// The revision on which a transaction was conditioned whose outcome is unknown. It may still be carried out, until
+    /// the document has another revision.
     pub(crate) unsure: Option<i64>,
     /// Whether it was read by the present request.
     pub(crate) is_fresh: bool,

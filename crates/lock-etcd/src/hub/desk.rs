@@ -274,8 +274,8 @@ impl<'a> Desk<'a> {
         Next::Go
     }
 
-    /// The server ends a watch: it was asked to, the revision to begin with is compacted, the proof of who the client is has expired,
-    /// or a right is missing.
+    /// The server ends a watch: it was asked to, the revision to begin with is compacted, the proof of who the client
+    /// is has expired, or a right is missing.
     fn canceled(&mut self, id: i64, watched: &Watched) -> Next {
         let topic = self.topics.remove(&id);
         let waiting = self.unconfirmed.remove(&id).unwrap_or_default();
@@ -297,7 +297,8 @@ impl<'a> Desk<'a> {
             }
             Some(Topic::Bell(key)) if watched.created => {
                 answer(waiting.into_iter(), &Err(failure::of(status)));
-                // A claim that has listened before hears nothing more. Its client listens anew, and learns why it cannot.
+                // A claim that has listened before hears nothing more. Its client listens anew, and learns why it
+                // cannot.
                 self.hub.deafen(&key);
                 self.answered(id)
             }
@@ -316,8 +317,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Whether another login may undo this refusal: the cluster has got users, or has changed their rights. A stream is told in both
-    /// cases that a right is missing, so the client makes sure of that from time to time.
+    /// Whether another login may undo this refusal: the cluster has got users, or has changed their rights. A stream is
+    /// told in both cases that a right is missing, so the client makes sure of that from time to time.
     fn needs_login(&mut self, status: &Status) -> bool {
         let Some(feed) = &self.feed else { return false };
         let is_denied = status.code() == Code::PermissionDenied && feed.has_user();

@@ -59,7 +59,8 @@ pub(super) enum Command {
     Listen { key: Key, ready: oneshot::Sender<Result<(), Error>> },
     /// The last watch of a key was dropped, unless another one was added meanwhile.
     Unlisten { key: Key },
-    /// Watch these leases and no others for a claim, from the revision after this one on: their ends make room for the claim.
+    /// Watch these leases and no others for a claim, from the revision after this one on: their ends make room for the
+    /// claim.
     Await { claim: Claim, leases: Vec<i64>, revision: i64 },
     /// A session is over.
     Over { session: i64 },
@@ -167,7 +168,8 @@ impl Hub {
         self.state().places.has(claim)
     }
 
-    /// Watches leases whose ends make room for this claim, and no others. There are such leases if the claim is the first in the queue.
+    /// Watches leases whose ends make room for this claim, and no others. There are such leases if the claim is the
+    /// first in the queue.
     pub(crate) fn await_ends(&self, claim: &Claim, leases: Vec<i64>, revision: i64) {
         self.command(Command::Await { claim: claim.clone(), leases, revision });
     }
@@ -238,8 +240,8 @@ impl Hub {
         self.tell(&key, &hint);
     }
 
-    /// Until when the grant of a place that was just announced is valid. This client ends it, or else its session does. `None` if the
-    /// client cannot know: it has no such place any more, or has heard of the grant before.
+    /// Until when the grant of a place that was just announced is valid. This client ends it, or else its session does.
+    /// `None` if the client cannot know: it has no such place any more, or has heard of the grant before.
     fn deadline(&self, key: &Key, owner: OwnerToken, number: u32) -> Option<Instant> {
         let now = Clock::boot().now();
         let mut state = self.state();

@@ -50,8 +50,8 @@ impl Places {
         self.0.get(claim).is_some_and(|place| !place.is_granted)
     }
 
-    /// News of a grant have come. Returns until when the owner may claim it, if the client still has the place with this number and
-    /// can end it then.
+    /// News of a grant have come. Returns until when the owner may claim it, if the client still has the place with
+    /// this number and can end it then.
     pub(crate) fn grant(
         &mut self,
         key: &Key,

@@ -24,8 +24,8 @@ fn time(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// When a lease that was asked for `asked` seconds, and has been given fewer, counts as sent: then its whole time ends with the time that
-/// etcd gives it.
+/// When a lease that was asked for `asked` seconds, and has been given fewer, counts as sent: then its whole time ends
+/// with the time that etcd gives it.
 pub(crate) fn dated(sent: Instant, asked: i64, given: i64) -> Instant {
     let missing = u64::try_from(time(asked - given).as_nanos()).unwrap_or(u64::MAX);
     Instant::from_nanos(sent.as_nanos().saturating_sub(missing))
@@ -114,7 +114,8 @@ impl Pool {
         self.known.get(&id).map(|known| known.refreshed)
     }
 
-    /// Whether etcd has not ended the lease by now, though the clocks differ by the drift. An operator may have ended it.
+    /// Whether etcd has not ended the lease by now, though the clocks differ by the drift. An operator may have ended
+    /// it.
     pub(crate) fn lives(&self, id: i64, now: Instant) -> bool {
         self.known.get(&id).is_some_and(|known| {
             let drift = Ttl::new(time(known.seconds)).map_or(Duration::ZERO, Ttl::drift);
@@ -137,7 +138,8 @@ impl Pool {
         self.idle.retain(|(idle, _)| *idle != id);
     }
 
-    /// Which idle leases to keep alive, and which ones to revoke. Forgets those that it names to revoke, and those that are over.
+    /// Which idle leases to keep alive, and which ones to revoke. Forgets those that it names to revoke, and those that
+    /// are over.
     pub(crate) fn upkeep(&mut self, now: Instant) -> Upkeep {
         let mut upkeep = Upkeep::default();
         let known = &mut self.known;

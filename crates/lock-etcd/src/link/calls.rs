@@ -70,7 +70,8 @@ impl Link {
         current.as_ref().filter(|wire| !wire.is_broken()).cloned()
     }
 
-    /// Rises whenever the data of the server may be older than what was seen of them: a connection was opened, or an answer shows so.
+    /// Rises whenever the data of the server may be older than what was seen of them: a connection was opened, or an
+    /// answer shows so.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
@@ -166,8 +167,8 @@ impl Link {
         outcome
     }
 
-    /// Makes a call on the present connection. Once more, on another connection, if that one had ended before, or if the proof of
-    /// who the client is has expired.
+    /// Makes a call on the present connection. Once more, on another connection, if that one had ended before, or if
+    /// the proof of who the client is has expired.
     async fn call_unheard<T, R>(
         &self,
         limit: Duration,
@@ -209,7 +210,8 @@ impl Link {
         self.transact_on(None, transaction).await
     }
 
-    /// Carries a transaction out on the connection with this number. An error, if there is another connection: then nothing was sent.
+    /// Carries a transaction out on the connection with this number. An error, if there is another connection: then
+    /// nothing was sent.
     pub(crate) async fn transact_on(
         &self,
         connection: Option<u64>,

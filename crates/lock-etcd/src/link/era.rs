@@ -15,8 +15,8 @@ impl Era {
         self.revision
     }
 
-    /// An answer has come to a request that was sent when this revision had been seen. Returns whether the store is another one, or
-    /// was restored: in one store, no answer is older than what was seen before its request.
+    /// An answer has come to a request that was sent when this revision had been seen. Returns whether the store is
+    /// another one, or was restored: in one store, no answer is older than what was seen before its request.
     pub(super) fn see(&mut self, sent_at: i64, header: &Header) -> bool {
         let is_new = header.revision < sent_at
             || (self.cluster != header.cluster && self.cluster != 0 && header.cluster != 0);

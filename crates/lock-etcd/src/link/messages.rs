@@ -1,5 +1,5 @@
-//! The messages of etcd's protocol, as far as this crate needs them. The numbers are those of `rpc.proto` and `kv.proto` of etcd.
-//! A field that is not declared is skipped.
+//! The messages of etcd's protocol, as far as this crate needs them. The numbers are those of `rpc.proto` and
+//! `kv.proto` of etcd. A field that is not declared is skipped.
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Header {

@@ -1,7 +1,8 @@
 //! A connector that connects once.
 //!
-//! The channel of tonic connects again by itself when its connection has ended. The data of the server may be others then, and no
-//! request would notice. So this connector refuses, and [`Link`](super::Link) opens another connection, which it counts.
+//! The channel of tonic connects again by itself when its connection has ended. The data of the server may be others
+//! then, and no request would notice. So this connector refuses, and [`Link`](super::Link) opens another connection,
+//! which it counts.
 
 use std::future::ready;
 use std::io;

@@ -9,8 +9,8 @@ const LONGEST: Duration = Duration::from_millis(1100);
 
 /// The time in which calls waited for answers, and the connection gave none.
 ///
-/// One call that the server is slow to answer says little if other calls are answered meanwhile. The time in which no call waits
-/// does not count.
+/// One call that the server is slow to answer says little if other calls are answered meanwhile. The time in which no
+/// call waits does not count.
 #[derive(Debug)]
 pub(super) struct Silence {
     length: Duration,
@@ -28,7 +28,8 @@ impl Silence {
         *self = Self::new(now);
     }
 
-    /// A call that was sent then has ended without an answer. Returns whether the connection has been silent for too long.
+    /// A call that was sent then has ended without an answer. Returns whether the connection has been silent for too
+    /// long.
     pub(super) fn add(&mut self, sent: Instant, now: Instant) -> bool {
         self.length += now.saturating_duration_since(sent.max(self.until));
         self.until = self.until.max(now);

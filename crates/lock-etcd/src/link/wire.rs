@@ -44,7 +44,8 @@ const BROKEN: u8 = 1;
 /// Observers have heard of the opening.
 const TOLD: u8 = 2;
 
-/// A call on a connection. If this value is dropped before there is an answer, the connection was silent in the meantime.
+/// A call on a connection. If this value is dropped before there is an answer, the connection was silent in the
+/// meantime.
 pub(super) struct Asking<'a> {
     wire: &'a Wire,
     sent: Instant,

@@ -20,10 +20,11 @@ use crate::member::Member;
 
 /// The locks under one prefix are one node of a quorum, beside other clusters or nodes of other kinds.
 ///
-/// The record of the standing of the node names the cluster and the term of its leader. So a node whose members have restarted,
-/// or that was forced to go on with fewer members, abstains like one that may have forgotten votes. A restore from a snapshot shows
-/// in the log, which begins anew while the revision goes on. A change of the leader looks like a restart, and costs a quarantine,
-/// too. The clock of the node is a lease of etcd that lasts as long as the quarantine.
+/// The record of the standing of the node names the cluster and the term of its leader. So a node whose members have
+/// restarted, or that was forced to go on with fewer members, abstains like one that may have forgotten votes. A
+/// restore from a snapshot shows in the log, which begins anew while the revision goes on. A change of the leader looks
+/// like a restart, and costs a quarantine, too. The clock of the node is a lease of etcd that lasts as long as the
+/// quarantine.
 #[async_trait]
 impl QuorumNode for EtcdBackend {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote, Error> {

@@ -11,8 +11,8 @@ use crate::decide::ranges;
 use crate::leases;
 use crate::link::{Compare, Operation, Ranged, Transaction};
 
-/// The record that was last seen to be the present one, and the number of the connection that has shown so. A cluster that restarts,
-/// or is restored, ends all connections.
+/// The record that was last seen to be the present one, and the number of the connection that has shown so. A cluster
+/// that restarts, or is restored, ends all connections.
 #[derive(Default)]
 pub(crate) struct Node(Mutex<Option<(u64, String)>>);
 
@@ -122,8 +122,8 @@ impl Core {
         Ok(Look { connection, revision, record, is_present, timed, run, spare })
     }
 
-    /// Whether the log has fewer entries that change no key than it had before. The member has carried out all that was written
-    /// before, because it was read from.
+    /// Whether the log has fewer entries that change no key than it had before. The member has carried out all that was
+    /// written before, because it was read from.
     async fn is_restored(&self, before: i64) -> Result<bool, Error> {
         let member = self.link.status().await?;
         // The revision was read earlier, so this number is not too low.

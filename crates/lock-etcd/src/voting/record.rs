@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lock_core::{Ending, Membership, Quarantine, Server, Standing, Terms, Ttl};
 
-/// One run of a cluster: from the election of a leader to the next one. A cluster that has restarted has another leader, and so
-/// has one that was forced to go on with fewer members.
+/// One run of a cluster: from the election of a leader to the next one. A cluster that has restarted has another
+/// leader, and so has one that was forced to go on with fewer members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// The number of the cluster. Clusters that were set up alike have one number.
@@ -18,8 +18,9 @@ pub(super) struct Run {
 pub(super) struct Record {
     /// The run in which the record was made. In another one it has no meaning.
     pub(super) run: Run,
-    /// How many entries of the log had changed no key, at least. In one cluster, this number never falls: an entry raises the
-    /// revision by one at most. It falls with a restore from a snapshot, which keeps the revision and begins another log.
+    /// How many entries of the log had changed no key, at least. In one cluster, this number never falls: an entry
+    /// raises the revision by one at most. It falls with a restore from a snapshot, which keeps the revision and begins
+    /// another log.
     pub(super) spare: i64,
     /// Tells this run from those of other clusters.
     seed: String,
@@ -127,7 +128,8 @@ impl Record {
     }
 }
 
-/// The record that a client with these terms leaves. `present` is the record of this run, and `former` one of an earlier run.
+/// The record that a client with these terms leaves. `present` is the record of this run, and `former` one of an
+/// earlier run.
 pub(super) fn stand(
     present: Option<Record>,
     former: Option<Record>,

@@ -1,9 +1,9 @@
 //! The check of a database: its problems for locks, and their remedies.
 //!
-//! [`PostgresBackend::check`] asks the database for facts, uses each verb of a lock once, and returns a [`Report`]. Each
-//! [`Finding`](lock_core::check::Finding) has a [`Severity`](lock_core::check::Severity), a stable code, the reason why it matters, and
-//! the remedy. The check needs no rights beyond those of the app. It never guesses: what the database does not show to the
-//! role is a finding of the severity unknown.
+//! [`PostgresBackend::check`] asks the database for facts, uses each verb of a lock once, and returns a [`Report`].
+//! Each [`Finding`](lock_core::check::Finding) has a [`Severity`](lock_core::check::Severity), a stable code, the
+//! reason why it matters, and the remedy. The check needs no rights beyond those of the app. It never guesses: what the
+//! database does not show to the role is a finding of the severity unknown.
 //!
 //! # Findings
 //!
@@ -50,14 +50,14 @@ impl PostgresBackend {
     /// Examines the database, and reports [its problems](crate::check#findings) for locks.
     ///
     /// The check reads settings, and acquires, renews, watches, inspects and hands over a lock under the name
-    /// `lock-postgres/check`. The check changes no setting and no other lock. For the start of an app, or for a person with a question: locks do not depend on
-    /// this check. The check takes some ten requests, and up to one [command timeout](crate::Builder::command_timeout) if no
-    /// notification of a release comes.
+    /// `lock-postgres/check`. The check changes no setting and no other lock. For the start of an app, or for a person
+    /// with a question: locks do not depend on this check. The check takes some ten requests, and up to one
+    /// [command timeout](crate::Builder::command_timeout) if no notification of a release comes.
     ///
     /// # Errors
     ///
-    /// Only if the database cannot be reached, does not accept the user, or stops answering. Everything else is a finding,
-    /// errors that hinder locks among them.
+    /// Only if the database cannot be reached, does not accept the user, or stops answering. Everything else is a
+    /// finding, errors that hinder locks among them.
     ///
     /// # Cancel safety
     ///

@@ -92,10 +92,12 @@ async fn listen(dial: &Dial) -> Result<Arc<Session>, Error> {
     Ok(session)
 }
 
-/// While the connection lives, it holds an advisory lock, so that every transaction sees at once whether it does. The server
-/// notices within eight seconds that the other end is gone without a word. PostgreSQL 13 has no limit for idle sessions.
+/// While the connection lives, it holds an advisory lock, so that every transaction sees at once whether it does. The
+/// server notices within eight seconds that the other end is gone without a word. PostgreSQL 13 has no limit for idle
+/// sessions.
 ///
-/// A pooler that drops settings gives the session to other clients afterwards. They would keep the lock, so nothing is done there.
+/// A pooler that drops settings gives the session to other clients afterwards. They would keep the lock, so nothing is
+/// done there.
 fn setup(name: &str, id: i64) -> String {
     format!(
         "DO $$ BEGIN IF current_setting('{DIRECT}', true) IS DISTINCT FROM 'yes' THEN \

@@ -71,9 +71,9 @@ impl News {
 impl Pushed {
     /// The grant, if its owner can know how much time it has left.
     ///
-    /// The two readings of the server's clock are as far apart as place and grant. So the lease ends at least that long after
-    /// the request was sent, plus its own time. The drift over all of that comes off. If the clock was set in between, the
-    /// readings may claim what cannot be.
+    /// The two readings of the server's clock are as far apart as place and grant. So the lease ends at least that long
+    /// after the request was sent, plus its own time. The drift over all of that comes off. If the clock was set in
+    /// between, the readings may claim what cannot be.
     pub(crate) fn grant(&self, placed: Placed, now: Instant) -> Option<Grant> {
         let waited = Duration::from_micros(u64::try_from(self.at.checked_sub(placed.at)?).ok()?);
         let known = now.saturating_duration_since(placed.sent);

@@ -50,7 +50,8 @@ impl Dial {
         })?;
         tls.check(&mut config)?;
         look_for_primary(&mut config, url);
-        // One host that does not answer must not use up the time of the others. A connection whose other end is gone ends soon.
+        // One host that does not answer must not use up the time of the others. A connection whose other end is gone
+        // ends soon.
         let hosts_there_are = u32::try_from(config.get_hosts().len().max(1)).unwrap_or(1);
         let second = Duration::from_secs(1);
         config.connect_timeout(limit / hosts_there_are).tcp_user_timeout(limit.max(second));
@@ -59,9 +60,9 @@ impl Dial {
             config.application_name("lock-postgres");
         }
         if !is_pooled {
-            // A statement that its client has given up ends by itself. One that waits for a row ends earlier, because others
-            // of its connection wait behind it. Its transaction reads what was committed last. The last setting is ours: it shows
-            // that no pooler in between has dropped the others.
+            // A statement that its client has given up ends by itself. One that waits for a row ends earlier, because
+            // others of its connection wait behind it. Its transaction reads what was committed last. The last setting
+            // is ours: it shows that no pooler in between has dropped the others.
             let options = format!(
                 "{} -c statement_timeout={} -c lock_timeout={} -c default_transaction_isolation=read\\ committed -c {DIRECT}=yes",
                 config.get_options().unwrap_or_default(),
@@ -164,8 +165,8 @@ fn plain(url: &str) -> String {
         .replace("sslmode=verify-ca", "sslmode=require")
 }
 
-/// If there are several hosts, only the primary can write. Each attempt tries them in another order, so that a host which takes
-/// connections and never answers does not shut out the others.
+/// If there are several hosts, only the primary can write. Each attempt tries them in another order, so that a host
+/// which takes connections and never answers does not shut out the others.
 fn look_for_primary(config: &mut Config, url: &str) {
     if config.get_hosts().len() < 2 {
         return;

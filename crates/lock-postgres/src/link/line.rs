@@ -31,8 +31,8 @@ impl Statement {
         Self { sql, params: Vec::new(), is_dated: false }
     }
 
-    /// The last parameter of the statement, behind those that were given, is the time on the clock of the server after which
-    /// the client has given up its answer.
+    /// The last parameter of the statement, behind those that were given, is the time on the clock of the server after
+    /// which the client has given up its answer.
     #[must_use]
     pub(crate) fn dated(mut self) -> Self {
         self.is_dated = true;
@@ -74,8 +74,8 @@ impl Statement {
 /// The answer to a statement.
 pub(crate) struct Told {
     pub(crate) rows: Vec<Row>,
-    /// When the statement was written on its connection. A lease that the answer brings lives from then on at the earliest. The
-    /// time to log in and the wait for a turn take nothing from the lease.
+    /// When the statement was written on its connection. A lease that the answer brings lives from then on at the
+    /// earliest. The time to log in and the wait for a turn take nothing from the lease.
     pub(crate) sent: lock_core::Instant,
 }
 
@@ -110,8 +110,8 @@ struct Open {
     client: Client,
     /// The task that ends with the connection.
     serving: AbortHandle,
-    /// A request was cancelled. The server may have cancelled another one of this connection instead, and a commit that is
-    /// cancelled while it waits for standbys looks like one that has waited. So no answer counts any more.
+    /// A request was cancelled. The server may have cancelled another one of this connection instead, and a commit that
+    /// is cancelled while it waits for standbys looks like one that has waited. So no answer counts any more.
     is_cancelled: AtomicBool,
     look: Mutex<Option<Look>>,
 }

@@ -49,7 +49,8 @@ mod with {
             Ok(Self { roots: Some(roots), connector: OnceCell::new() })
         }
 
-        /// With certificates of its own, a client never falls back to plain text, which is the usual level of the driver.
+        /// With certificates of its own, a client never falls back to plain text, which is the usual level of the
+        /// driver.
         pub(crate) fn check(&self, config: &mut Config) -> Result<(), Error> {
             if self.roots.is_some() && config.get_ssl_mode() == SslMode::Prefer {
                 config.ssl_mode(SslMode::Require);

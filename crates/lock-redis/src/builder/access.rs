@@ -73,8 +73,8 @@ impl Builder {
     /// Asks `provide` for the credentials whenever a connection to a server is opened. So a client finds a password
     /// that was replaced.
     ///
-    /// The provider is asynchronous, because most secrets are in another process: a blocking call would stop a thread of
-    /// the app's runtime. A provider that knows its answer is `|| async { Ok::<_, Error>(credentials) }`. It runs on
+    /// The provider is asynchronous, because most secrets are in another process: a blocking call would stop a thread
+    /// of the app's runtime. A provider that knows its answer is `|| async { Ok::<_, Error>(credentials) }`. It runs on
     /// the runtime of the connection, and has no longer than [`connect_timeout`](Self::connect_timeout), which includes
     /// the time to connect.
     ///
@@ -86,9 +86,9 @@ impl Builder {
     /// # Errors
     ///
     /// If the provider fails, panics or takes too long, the requests that need the connection fail with
-    /// [`ErrorKind::Unreachable`](lock_core::ErrorKind::Unreachable), which is retryable. The text of the provider's error is
-    /// the [source](std::error::Error::source) of that error, so it must not contain the secret. The next attempt asks
-    /// again, after a pause.
+    /// [`ErrorKind::Unreachable`](lock_core::ErrorKind::Unreachable), which is retryable. The text of the provider's
+    /// error is the [source](std::error::Error::source) of that error, so it must not contain the secret. The next
+    /// attempt asks again, after a pause.
     ///
     /// # Examples
     ///

@@ -199,9 +199,9 @@ impl Builder {
 
     /// How long the server remembers the fencing tokens of a lock after its lease: an hour by default.
     ///
-    /// The server keeps some 210 bytes for each name that was used during that time. In exchange tokens go on increasing
-    /// if the server's clock is set back: they start from the remembered tokens. A clock that is never set back by
-    /// more than this time, as under NTP by slewing, loses nothing. At least a second, at most 30 days. All
+    /// The server keeps some 210 bytes for each name that was used during that time. In exchange tokens go on
+    /// increasing if the server's clock is set back: they start from the remembered tokens. A clock that is never set
+    /// back by more than this time, as under NTP by slewing, loses nothing. At least a second, at most 30 days. All
     /// clients of a lock should use one value.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
@@ -210,9 +210,9 @@ impl Builder {
 
     /// How long the server keeps a value beside a lock after it was written: for ever by default.
     ///
-    /// A [`StoredMutex`](https://docs.rs/lock-sync/latest/lock_sync/struct.StoredMutex.html) whose value has gone begins
-    /// with its initial value again, and a `OnceCell` is initialized again. Each write begins the time anew. At least a
-    /// second. All clients of a lock should use one value.
+    /// A [`StoredMutex`](https://docs.rs/lock-sync/latest/lock_sync/struct.StoredMutex.html) whose value has gone
+    /// begins with its initial value again, and a `OnceCell` is initialized again. Each write begins the time anew. At
+    /// least a second. All clients of a lock should use one value.
     pub fn value_retention(mut self, retention: Duration) -> Self {
         self.value_retention = Some(retention);
         self
@@ -240,48 +240,51 @@ impl Builder {
     /// promotion or a restart. If a lock was held under another term and not seen released, the server grants nothing
     /// until the longest lease of that term plus a hundredth has passed on its own clock, from the first look under the
     /// present term on. Renewals, and hand-overs from a lease that is present, go on, and readers join readers; further
-    /// permits wait. A lock that was never taken or was released is granted at once. So the lock is safe from renewals that
-    /// were not replicated and from clocks that differ, but not from a grant that was not replicated: for that, grants have
-    /// to be [confirmed](Self::confirm).
+    /// permits wait. A lock that was never taken or was released is granted at once. So the lock is safe from renewals
+    /// that were not replicated and from clocks that differ, but not from a grant that was not replicated: for that,
+    /// grants have to be [confirmed](Self::confirm).
     ///
-    /// A release and a renewal then also use the state of the lock. The server is asked for its term once a second on each
-    /// connection, and by each grant of a lock that is shared, counted or was not released (some 6 µs). The user needs the right `+info`: without it, every request for a lock fails with
-    /// [`ErrorKind::Denied`]. A holder that crashed without a release before a failover also costs such a pause,
-    /// once, if its lock is asked for within the [retention](Self::retention). All clients of a lock should use one
-    /// value: a grant of a client without the quarantine names no term, and starts none.
+    /// A release and a renewal then also use the state of the lock. The server is asked for its term once a second on
+    /// each connection, and by each grant of a lock that is shared, counted or was not released (some 6 µs). The user
+    /// needs the right `+info`: without it, every request for a lock fails with [`ErrorKind::Denied`]. A holder that
+    /// crashed without a release before a failover also costs such a pause, once, if its lock is asked for within the
+    /// [retention](Self::retention). All clients of a lock should use one value: a grant of a client without the
+    /// quarantine names no term, and starts none.
     pub fn term_quarantine(mut self, on: bool) -> Self {
         self.term_quarantine = Some(on);
         self
     }
 
-    /// Has a server that may have forgotten leases grant none until they are over; `longest` is the longest lease of any
-    /// client. Off by default. **The choice for a server without persistence**, which forgets every lock in a restart.
+    /// Has a server that may have forgotten leases grant none until they are over; `longest` is the longest lease of
+    /// any client. Off by default. **The choice for a server without persistence**, which forgets every lock in a
+    /// restart.
     ///
-    /// Lost data means a server that has restarted or was replaced, and so a new connection. On each new connection, before it
-    /// carries a request for a lock, a script compares a record on the server with the run of the server and the history of
-    /// its data. If the record is missing or belongs to another history, the server *sits out* for the longest lease and a
-    /// hundredth, on its own clock and from the first look on. Then requests for locks and for places in the queue fail with
-    /// [`ErrorKind::NotReady`], and [`Error::retry_after`] says for how long. Waiters of `lock-sync` wait, without an error,
-    /// and go on by themselves. Renewals, releases, inspections and values go on.
+    /// Lost data means a server that has restarted or was replaced, and so a new connection. On each new connection,
+    /// before it carries a request for a lock, a script compares a record on the server with the run of the server and
+    /// the history of its data. If the record is missing or belongs to another history, the server *sits out* for the
+    /// longest lease and a hundredth, on its own clock and from the first look on. Then requests for locks and for
+    /// places in the queue fail with [`ErrorKind::NotReady`], and [`Error::retry_after`] says for how long. Waiters of
+    /// `lock-sync` wait, without an error, and go on by themselves. Renewals, releases, inspections and values go on.
     ///
-    /// **A server on its first run looks like one that lost its data**: call [`RedisBackend::init`] once, or wait. The client
-    /// logs this at `WARN`, once. After a restart a server sits out even if it kept all its data, for example by
-    /// `appendfsync always`: nothing proves that. A replica that was promoted, and received its data by replication, goes on
-    /// with the history. It does not sit out, and [`term_quarantine`](Self::term_quarantine) keeps back single locks. But a
-    /// primary names its history anew when its first replica is attached. A replica that is promoted before a client has
-    /// connected since then does sit out.
+    /// **A server on its first run looks like one that lost its data**: call [`RedisBackend::init`] once, or wait. The
+    /// client logs this at `WARN`, once. After a restart a server sits out even if it kept all its data, for example by
+    /// `appendfsync always`: nothing proves that. A replica that was promoted, and received its data by replication,
+    /// goes on with the history. It does not sit out, and [`term_quarantine`](Self::term_quarantine) keeps back single
+    /// locks. But a primary names its history anew when its first replica is attached. A replica that is promoted
+    /// before a client has connected since then does sit out.
     ///
-    /// A request for a longer lease than `longest` fails with [`ErrorKind::InvalidConfig`], and nothing is sent: no other
-    /// client could know how long to wait. The record remembers the longest lease of all clients, and a client with a longer
-    /// one prolongs a quarantine that is under way. But the record may be lost with the data. So all clients must use the
-    /// option, with one value.
+    /// A request for a longer lease than `longest` fails with [`ErrorKind::InvalidConfig`], and nothing is sent: no
+    /// other client could know how long to wait. The record remembers the longest lease of all clients, and a client
+    /// with a longer one prolongs a quarantine that is under way. But the record may be lost with the data. So all
+    /// clients must use the option, with one value.
     ///
-    /// A grant costs nothing more. The first request for a lock on each connection costs one command more. The user needs the right
-    /// `+info`: without it, requests for locks fail with [`ErrorKind::Denied`].
+    /// A grant costs nothing more. The first request for a lock on each connection costs one command more. The user
+    /// needs the right `+info`: without it, requests for locks fail with [`ErrorKind::Denied`].
     ///
     /// The client does not notice:
     ///
-    /// - `FLUSHALL`, eviction or a deletion, by clients that stay connected. A new connection notices if the record has gone;
+    /// - `FLUSHALL`, eviction or a deletion, by clients that stay connected. A new connection notices if the record has
+    ///   gone;
     /// - a restart that a proxy hides, because the connection of the client lives on;
     /// - that the clock of the server was set forward during a quarantine, which ends too early then.
     ///
@@ -289,21 +292,23 @@ impl Builder {
     ///
     /// # In a cluster
     ///
-    /// Each slot has a record, and sits out by itself: while the slots of a server that lost its data sit out, all other slots go
-    /// on. **A slot that moves to another server sits out there**, because nothing proves that this server got all leases: the
-    /// former server may have lost some before. So an app pays for each move: for the longest lease and a hundredth, it gets
-    /// no lock in that slot, while held locks go on. Waiters wait, and may lose their places in the queue.
+    /// Each slot has a record, and sits out by itself: while the slots of a server that lost its data sit out, all
+    /// other slots go on. **A slot that moves to another server sits out there**, because nothing proves that this
+    /// server got all leases: the former server may have lost some before. So an app pays for each move: for the
+    /// longest lease and a hundredth, it gets no lock in that slot, while held locks go on. Waiters wait, and may lose
+    /// their places in the queue.
     ///
-    /// A replica that was promoted goes on, slot by slot. But a slot for which no client asked between two failovers sits out
-    /// after the second one. From Redis 8.4 on, a promoted replica of a cluster sits out: a slot that moved in one step looks
-    /// like data from a primary.
+    /// A replica that was promoted goes on, slot by slot. But a slot for which no client asked between two failovers
+    /// sits out after the second one. From Redis 8.4 on, a promoted replica of a cluster sits out: a slot that moved in
+    /// one step looks like data from a primary.
     ///
-    /// The first request for a lock in a slot costs one command more on each connection, and so does the first one after five
-    /// seconds without a request in that slot. A hand-over costs one request more: the client of a waiter that hears of
-    /// its grant asks the server. [`RedisBackend::init`] vouches for all slots. Their records take some 3 MB in the cluster.
+    /// The first request for a lock in a slot costs one command more on each connection, and so does the first one
+    /// after five seconds without a request in that slot. A hand-over costs one request more: the client of a waiter
+    /// that hears of its grant asks the server. [`RedisBackend::init`] vouches for all slots. Their records take some 3
+    /// MB in the cluster.
     ///
-    /// The client does not notice that a slot leaves a server and comes back without leases, if no client asks for a lock in that
-    /// slot meanwhile.
+    /// The client does not notice that a slot leaves a server and comes back without leases, if no client asks for a
+    /// lock in that slot meanwhile.
     ///
     /// # Examples
     ///
@@ -322,17 +327,18 @@ impl Builder {
 
     /// Counts a lease only once so many replicas have it: never by default.
     ///
-    /// Every grant, hand-over, conversion and renewal then costs a commit on a connection of its own: the client writes a
-    /// marker behind the grant, and waits until all `replicas` have the marker (`WAIT`). Tasks that ask at one time
-    /// share a commit. `replicas` is the number of *all* replicas that each server has, in a cluster of each primary. If
-    /// more or fewer are attached, no grant counts: a replica that is not waited for may be the one that is promoted.
+    /// Every grant, hand-over, conversion and renewal then costs a commit on a connection of its own: the client writes
+    /// a marker behind the grant, and waits until all `replicas` have the marker (`WAIT`). Tasks that ask at one time
+    /// share a commit. `replicas` is the number of *all* replicas that each server has, in a cluster of each primary.
+    /// If more or fewer are attached, no grant counts: a replica that is not waited for may be the one that is
+    /// promoted.
     ///
-    /// If a grant is not confirmed, the request fails with [`ErrorKind::NotReady`], which says how many replicas had the
-    /// grant. The server may keep the lease: a caller of the backend releases the claim, or repeats the request. lock-sync
-    /// does so by itself. An unconfirmed renewal moves no deadline. Releases are not confirmed. **While one replica is missing, no lock
-    /// is granted and no lease is renewed.** After a failover that lasts until the old primary is back as a replica, or an
-    /// operator attaches another one. What the confirmation proves, and under which assumptions, is in the
-    /// [crate docs](crate#confirmed-grants).
+    /// If a grant is not confirmed, the request fails with [`ErrorKind::NotReady`], which says how many replicas had
+    /// the grant. The server may keep the lease: a caller of the backend releases the claim, or repeats the request.
+    /// lock-sync does so by itself. An unconfirmed renewal moves no deadline. Releases are not confirmed. **While one
+    /// replica is missing, no lock is granted and no lease is renewed.** After a failover that lasts until the old
+    /// primary is back as a replica, or an operator attaches another one. What the confirmation proves, and under which
+    /// assumptions, is in the [crate docs](crate#confirmed-grants).
     ///
     /// `timeout` is how long the replicas may take: at most half of the [command timeout](Self::command_timeout).
     /// The [quarantine of terms](Self::term_quarantine) is on by default where grants are confirmed. The user needs the
@@ -355,11 +361,12 @@ impl Builder {
         self
     }
 
-    /// Whether a [confirmed](Self::confirm) lease has to be on the disks of the server and of its replicas: no by default.
+    /// Whether a [confirmed](Self::confirm) lease has to be on the disks of the server and of its replicas: no by
+    /// default.
     ///
     /// This needs append-only files on all of them, Redis or Valkey from version 7.2 on (`WAITAOF`), and the right
-    /// `+waitaof`. An older server refuses every grant with [`ErrorKind::Unsupported`]. With `appendfsync everysec` a grant
-    /// takes up to a second and more.
+    /// `+waitaof`. An older server refuses every grant with [`ErrorKind::Unsupported`]. With `appendfsync everysec` a
+    /// grant takes up to a second and more.
     pub fn confirm_on_disk(mut self, on_disk: bool) -> Self {
         self.on_disk = on_disk;
         self
@@ -367,8 +374,9 @@ impl Builder {
 
     /// How long a request may take once there is a connection: 2 s by default.
     ///
-    /// The client measures this time in steps of a sixteenth. Keep the time well below the time to live of the leases. In a
-    /// cluster and behind sentinels, the client sends a request that no server ran again, for as long as this time.
+    /// The client measures this time in steps of a sixteenth. Keep the time well below the time to live of the leases.
+    /// In a cluster and behind sentinels, the client sends a request that no server ran again, for as long as this
+    /// time.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout;
         self
@@ -380,7 +388,8 @@ impl Builder {
         self
     }
 
-    /// Tells this observer of requests, connections and redirections, in addition to the observers that were set before.
+    /// Tells this observer of requests, connections and redirections, in addition to the observers that were set
+    /// before.
     ///
     /// # Examples
     ///

@@ -27,12 +27,12 @@ impl InspectBackend for RedisBackend {
         Ok(inspection)
     }
 
-    /// Walks through the keys of each primary with `SCAN`, and inspects the locks that it finds. All pages together look at
-    /// every key of the database, whatever the prefix. One page looks at as many keys as it may list locks, and at a
-    /// thousand at most. An inspection of each lock that the page finds follows, 32 of them at once.
+    /// Walks through the keys of each primary with `SCAN`, and inspects the locks that it finds. All pages together
+    /// look at every key of the database, whatever the prefix. One page looks at as many keys as it may list locks, and
+    /// at a thousand at most. An inspection of each lock that the page finds follows, 32 of them at once.
     ///
-    /// The user needs the right to [`SCAN`](crate#what-the-server-must-allow). A lock on an [exact key](Key::raw) is found
-    /// by its state, so one that only clients of other libraries have held is not listed.
+    /// The user needs the right to [`SCAN`](crate#what-the-server-must-allow). A lock on an [exact key](Key::raw) is
+    /// found by its state, so one that only clients of other libraries have held is not listed.
     ///
     /// If the primaries change between two pages, the cursor is invalid. If a server restarts with its data between two
     /// pages, or slots move between primaries, the list may miss locks.

@@ -23,8 +23,8 @@ const SECRET: usize = 32;
 /// The server records what it knows of lost leases in one key, `lock:node@0`: see the [crate
 /// docs](crate#as-a-node-of-a-quorum).
 ///
-/// [`standing`](Self::standing), [`vouch`](Self::vouch) and ballots that expect a standing need the right to `INFO`, and
-/// a server that is not part of a cluster.
+/// [`standing`](Self::standing), [`vouch`](Self::vouch) and ballots that expect a standing need the right to `INFO`,
+/// and a server that is not part of a cluster.
 #[async_trait]
 impl QuorumNode for RedisBackend {
     async fn vote(&self, ballot: &Ballot) -> Result<Vote, Error> {

@@ -1,12 +1,12 @@
 //! The check of a deployment: its problems for locks, and their remedies.
 //!
-//! [`RedisBackend::check`] asks every server that has keys for facts, uses each verb of a lock once, and returns a [`Report`]. Each
-//! [`Finding`] has a [`Severity`], a stable code, the reason why it matters, and the remedy. `cargo run --example doctor
-//! -- redis://…` prints a report.
+//! [`RedisBackend::check`] asks every server that has keys for facts, uses each verb of a lock once, and returns a
+//! [`Report`]. Each [`Finding`] has a [`Severity`], a stable code, the reason why it matters, and the remedy.
+//! `cargo run --example doctor -- redis://…` prints a report.
 //!
 //! The check needs no rights beyond those of the app. What the server refuses to tell is a finding of the severity
-//! [`Unknown`](Severity::Unknown), which names the missing right. The check never guesses. The server notes such refusals
-//! in `ACL LOG`.
+//! [`Unknown`](Severity::Unknown), which names the missing right. The check never guesses. The server notes such
+//! refusals in `ACL LOG`.
 //!
 //! # Findings
 //!
@@ -87,13 +87,14 @@ use crate::RedisBackend;
 impl RedisBackend {
     /// Examines the servers, and reports [their problems](crate::check#findings) for locks.
     ///
-    /// In a cluster the check looks at every primary, and behind sentinels at the primary and at each sentinel. The check asks
-    /// the replicas of such a deployment for their time. At one primary it acquires, renews, watches, inspects and hands
-    /// over a lock under the name `lock-redis/check`. The check tries the commands of all scripts on a key of no lock. It
-    /// changes no setting and no other key.
+    /// In a cluster the check looks at every primary, and behind sentinels at the primary and at each sentinel. The
+    /// check asks the replicas of such a deployment for their time. At one primary it acquires, renews, watches,
+    /// inspects and hands over a lock under the name `lock-redis/check`. The check tries the commands of all scripts on
+    /// a key of no lock. It changes no setting and no other key.
     ///
-    /// For the start of an app, or for a person with a question. Locks do not depend on this check. The check takes some forty
-    /// requests, and up to one [command timeout](crate::Builder::command_timeout) if no message of a release comes.
+    /// For the start of an app, or for a person with a question. Locks do not depend on this check. The check takes
+    /// some forty requests, and up to one [command timeout](crate::Builder::command_timeout) if no message of a release
+    /// comes.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), lock_core::Error> {
@@ -107,8 +108,8 @@ impl RedisBackend {
     ///
     /// # Errors
     ///
-    /// Only if the server cannot be reached, does not accept the user, or stops answering. Everything else is a finding,
-    /// errors that hinder locks among them.
+    /// Only if the server cannot be reached, does not accept the user, or stops answering. Everything else is a
+    /// finding, errors that hinder locks among them.
     ///
     /// # Cancel safety
     ///

@@ -251,8 +251,8 @@ async fn opened<'a>(
     }
 }
 
-/// Runs a commit in a task. The task of an app may stop to poll its request, and would keep the connection of the commits
-/// from all others.
+/// Runs a commit in a task. The task of an app may stop to poll its request, and would keep the connection of the
+/// commits from all others.
 async fn in_task<T: Send + 'static>(
     commit: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Error> {

@@ -20,14 +20,14 @@ impl Marker {
         Self { key: key.into(), lock: lock.into(), asking }
     }
 
-    /// Writes the marker. A server to which the slot is being moved may still get the marker of the other one, and could not
-    /// if it had one already. So it writes the lock, as it is.
+    /// Writes the marker. A server to which the slot is being moved may still get the marker of the other one, and
+    /// could not if it had one already. So it writes the lock, as it is.
     pub(super) fn write(&self) -> Call {
         if self.asking { self.write_lock() } else { self.call(&self.key, b"") }
     }
 
-    /// Writes the lock, as it is. While the slot is being moved away, a server writes only keys that it has. The lease was
-    /// given there a moment ago, so the lock is there.
+    /// Writes the lock, as it is. While the slot is being moved away, a server writes only keys that it has. The lease
+    /// was given there a moment ago, so the lock is there.
     pub(super) fn write_lock(&self) -> Call {
         self.call(&self.lock, b"lock")
     }

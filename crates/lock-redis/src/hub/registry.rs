@@ -116,8 +116,8 @@ impl Registry {
     }
 
     /// As [`inbox_for`](Self::inbox_for), for a request that is about to be sent. If it is to be queued, its place
-    /// in the queue is expected from now on. A grant may have to be confirmed: if it is pushed, it is then a reason to ask,
-    /// and no more.
+    /// in the queue is expected from now on. A grant may have to be confirmed: if it is pushed, it is then a reason to
+    /// ask, and no more.
     pub(crate) fn inbox_of(&self, lock: &[u8], request: &Acquire, confirms: bool) -> Option<Inbox> {
         let mut state = self.lock();
         if !state.hears_inbox {
@@ -291,8 +291,8 @@ impl Registry {
         }
     }
 
-    /// Starts the time of another task, which has heard nothing yet. It is woken when the server ends the subscription to
-    /// the inbox in a slot.
+    /// Starts the time of another task, which has heard nothing yet. It is woken when the server ends the subscription
+    /// to the inbox in a slot.
     pub(super) fn take_over(&self) -> (Generation, Arc<Notify>) {
         let mut state = self.lock();
         state.latest += 1;

@@ -1,11 +1,11 @@
 //! The inbox in a slot.
 //!
 //! In a cluster, a server sends what is published on a channel to all other servers, except for a channel of a slot. So
-//! a client also listens to a channel in one of the slots of the server, if the server knows such channels, and its claims
-//! name that inbox: the digits of its own inbox, and before them the tag that has the slot. A script publishes there
-//! first. If no client hears, for example because the slot has moved, the script publishes on the own inbox, as scripts do
-//! at other servers. So it is the own inbox that decides whether a client has gone, and a claim whose slot has moved keeps
-//! its place and hears of its grant.
+//! a client also listens to a channel in one of the slots of the server, if the server knows such channels, and its
+//! claims name that inbox: the digits of its own inbox, and before them the tag that has the slot. A script publishes
+//! there first. If no client hears, for example because the slot has moved, the script publishes on the own inbox, as
+//! scripts do at other servers. So it is the own inbox that decides whether a client has gone, and a claim whose slot
+//! has moved keeps its place and hears of its grant.
 
 use super::channel::Channel;
 use super::inbox::Inbox;

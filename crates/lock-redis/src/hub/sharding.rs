@@ -87,8 +87,8 @@ impl Sharding {
         candidates
     }
 
-    /// Subscribes in the first of these slots that the server has. Returns whether claims may name an inbox in another slot
-    /// than before.
+    /// Subscribes in the first of these slots that the server has. Returns whether claims may name an inbox in another
+    /// slot than before.
     ///
     /// # Errors
     ///

@@ -6,8 +6,8 @@
 //! have subscribed here yet, because the server has just been promoted or the slot has just been moved. Then the claim
 //! keeps its turn, and gets the lock for the short time of a lease that is handed over.
 //!
-//! A primary that has had no replica for an hour may take a new name as well. Then a claim whose client has gone costs the
-//! others such a short lease, until clients subscribe anew.
+//! A primary that has had no replica for an hour may take a new name as well. Then a claim whose client has gone costs
+//! the others such a short lease, until clients subscribe anew.
 
 use lock_core::Error;
 

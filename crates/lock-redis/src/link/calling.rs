@@ -53,8 +53,8 @@ impl Live {
         self.run_as_it_is(call).await
     }
 
-    /// Calls a script, and sends a command right behind it. `None` if the script has to be [run](Self::run) alone: the server
-    /// does not know it, does not accept its digest, or lacks its key while the slot is moved.
+    /// Calls a script, and sends a command right behind it. `None` if the script has to be [run](Self::run) alone: the
+    /// server does not know it, does not accept its digest, or lacks its key while the slot is moved.
     ///
     /// # Errors
     ///

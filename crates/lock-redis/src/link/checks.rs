@@ -1,9 +1,9 @@
 //! When the server of a connection was last looked at in full.
 //!
-//! A vote compares the record of the server with the expected one. That this run of the server made the record, under its
-//! present history, needs `INFO`, which costs more than the vote. A connection leads to one run of one server, so only
-//! the history can change while it lasts: the server follows another one, takes over the data of that server, and becomes
-//! a master again. [`WINDOW`] is shorter than that.
+//! A vote compares the record of the server with the expected one. That this run of the server made the record, under
+//! its present history, needs `INFO`, which costs more than the vote. A connection leads to one run of one server, so
+//! only the history can change while it lasts: the server follows another one, takes over the data of that server, and
+//! becomes a master again. [`WINDOW`] is shorter than that.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -120,7 +120,8 @@ impl Live {
         self.ask(pin!(telling)).await
     }
 
-    /// Calls a script by its digest and sends a command right behind it, and waits for both replies, up to the time limit.
+    /// Calls a script by its digest and sends a command right behind it, and waits for both replies, up to the time
+    /// limit.
     pub(super) async fn tell_before(
         &self,
         call: &mut Call,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::wire::Script;
 
-/// Scripts that the server loads before their first call on a connection. A server that does not know them yet then need not
-/// refuse that call. A short program calls few of them, and sends no others.
+/// Scripts that the server loads before their first call on a connection. A server that does not know them yet then
+/// need not refuse that call. A short program calls few of them, and sends no others.
 #[derive(Debug, Default)]
 pub(super) struct Preloads {
     scripts: Box<[&'static Script]>,

@@ -1,17 +1,17 @@
 //! Whether the server of one connection may have forgotten leases, and until when it sits out.
 //!
-//! A server that lost its data in a restart is another run, and another run needs another connection. So a connection asks
-//! once, before it carries a request that may grant a lease or a place in the queue. While the server sits out it asks
-//! again now and then, because an operator may end that. Requests that begin before the first answer ask too.
+//! A server that lost its data in a restart is another run, and another run needs another connection. So a connection
+//! asks once, before it carries a request that may grant a lease or a place in the queue. While the server sits out it
+//! asks again now and then, because an operator may end that. Requests that begin before the first answer ask too.
 //!
-//! A node of a cluster has a record for each slot, and the connection asks for each slot. A slot may leave the server and
-//! come back without its leases, and the server may become a replica, and a primary again, while the connection lives. A
-//! request that is redirected shows that. A client that sends no request does not notice. So the connection asks again for
-//! a slot of which no request ran for some [time](LASTS).
+//! A node of a cluster has a record for each slot, and the connection asks for each slot. A slot may leave the server
+//! and come back without its leases, and the server may become a replica, and a primary again, while the connection
+//! lives. A request that is redirected shows that. A client that sends no request does not notice. So the connection
+//! asks again for a slot of which no request ran for some [time](LASTS).
 //!
-//! A grant that is pushed needs no look outside of a cluster: a release publishes it to an inbox, an inbox names the history
-//! of the server's data, and the place with that inbox was given through a connection that had asked. In a cluster it may
-//! come from another server than the one that gave the place. So there it is only a reason to ask.
+//! A grant that is pushed needs no look outside of a cluster: a release publishes it to an inbox, an inbox names the
+//! history of the server's data, and the place with that inbox was given through a connection that had asked. In a
+//! cluster it may come from another server than the one that gave the place. So there it is only a reason to ask.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;

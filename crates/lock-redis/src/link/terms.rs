@@ -1,15 +1,15 @@
 //! The term that grants on a connection name.
 //!
 //! The term of a server is the name of the history of its data (`master_replid`). A grant names it, so that a later
-//! server can tell what was granted before its time. To read the term in the script that grants would cost the server as
-//! much as the grant. So the client reads it once in a while, and sends it with its requests.
+//! server can tell what was granted before its time. To read the term in the script that grants would cost the server
+//! as much as the grant. So the client reads it once in a while, and sends it with its requests.
 //!
 //! The server may have another term by the time it grants. That does no harm, because the named term is one in which
 //! *this server was the primary*, now or earlier. A primary never has a term again that it had before, and no other
-//! server has that term as a primary. So whichever server finds the grant under another term than that of the grant also
-//! finds that it is not its own. That server keeps the lock back, at worst in vain. The other way round it would matter: whether a
-//! lock was held under *another* term than the present one is asked of the server, in the script, whenever the lock was
-//! not released.
+//! server has that term as a primary. So whichever server finds the grant under another term than that of the grant
+//! also finds that it is not its own. That server keeps the lock back, at worst in vain. The other way round it would
+//! matter: whether a lock was held under *another* term than the present one is asked of the server, in the script,
+//! whenever the lock was not released.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,8 +33,8 @@ struct State {
 }
 
 impl Terms {
-    /// The term for a grant that is asked for now, unless the script has to read it; and whether the caller has to read the
-    /// term, for later grants.
+    /// The term for a grant that is asked for now, unless the script has to read it; and whether the caller has to read
+    /// the term, for later grants.
     pub(super) fn take(&self, now: Instant) -> (Option<[u8; DIGITS]>, bool) {
         let mut state = self.lock();
         let is_due = state.asked.is_none_or(|at| now.saturating_duration_since(at) > EVERY);
@@ -44,7 +44,8 @@ impl Terms {
         (state.known, is_due)
     }
 
-    /// Notes the answer to `INFO replication`, if there is one. A server may not tell its term, for example to this user.
+    /// Notes the answer to `INFO replication`, if there is one. A server may not tell its term, for example to this
+    /// user.
     pub(super) fn told(&self, info: Option<&[u8]>) {
         self.lock().known = info.and_then(own);
     }

@@ -156,8 +156,8 @@ fn only(origin: Origin, settings: Settings, common: &Common) -> Result<Site, Err
 }
 
 impl Way {
-    /// Sends a request once: to this server, or else to the one that has the key. If it fails, the server comes with the
-    /// failure, if an observer wants to know it.
+    /// Sends a request once: to this server, or else to the one that has the key. If it fails, the server comes with
+    /// the failure, if an observer wants to know it.
     async fn attempt<T, F>(
         &self,
         site: Option<Site>,

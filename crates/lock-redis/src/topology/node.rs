@@ -116,15 +116,15 @@ impl Site {
         &self.node.hub
     }
 
-    /// Whether a grant that is pushed is only a reason to ask: for the commit, or because its server may have forgotten the
-    /// leases of a slot.
+    /// Whether a grant that is pushed is only a reason to ask: for the commit, or because its server may have forgotten
+    /// the leases of a slot.
     pub(crate) fn confirms(&self) -> bool {
         let quarantine = &self.link().settings().quarantine;
         self.wish.is_some() || quarantine.as_ref().is_some_and(Quarantine::is_by_slot)
     }
 
-    /// The inbox for messages about the lock of a request; `None` if this client does not watch the lock. If the request
-    /// is to be queued, a place in the queue is expected.
+    /// The inbox for messages about the lock of a request; `None` if this client does not watch the lock. If the
+    /// request is to be queued, a place in the queue is expected.
     pub(crate) fn inbox_of(&self, names: &Names<'_>, request: &Acquire) -> Option<Inbox> {
         self.hub().inbox_of(names, request, self.confirms())
     }

@@ -280,7 +280,8 @@ pub(super) fn script(
     if names.has_terms() { with_term } else { plain }
 }
 
-/// A call that names the lock, its state, its queue, and a fifth key if there is one, with the owner's token and how long the state is kept.
+/// A call that names the lock, its state, its queue, and a fifth key if there is one, with the owner's token and how
+/// long the state is kept.
 pub(super) fn on_queue(
     script: &'static Script,
     names: &Names<'_>,

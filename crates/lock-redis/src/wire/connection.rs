@@ -151,8 +151,8 @@ impl Connection {
         answer(number, value, sent).map_err(|failure| failure.of_keys(call.keys()))
     }
 
-    /// Calls a script by its digest, and sends a command right behind it: no other request of this connection comes between
-    /// them. Waits for both replies, without a time limit.
+    /// Calls a script by its digest, and sends a command right behind it: no other request of this connection comes
+    /// between them. Waits for both replies, without a time limit.
     ///
     /// # Errors
     ///

@@ -241,7 +241,8 @@ impl Claims {
         state.tidy(claim);
     }
 
-    /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then due.
+    /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then
+    /// due.
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
         if let Some(entry) = self.state.lock().entries.get_mut(claim) {
             entry.note_vote(ballot);

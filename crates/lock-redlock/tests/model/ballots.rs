@@ -1,7 +1,7 @@
 //! The ballots by which a client asks for a lock again after it gave up, explored to the end.
 //!
-//! A client asks all nodes, by one ballot each. It holds the lock once it has heard of a majority of votes. It may give up
-//! at any moment, release its ballots, and ask again by the next ballots. Messages take any time. Each vote and each
+//! A client asks all nodes, by one ballot each. It holds the lock once it has heard of a majority of votes. It may give
+//! up at any moment, release its ballots, and ask again by the next ballots. Messages take any time. Each vote and each
 //! release that was sent may arrive again at any later moment, as often as it likes. No lease expires, so two holders
 //! at once are always a fault.
 

@@ -18,8 +18,8 @@
 //! there are also four clients, five nodes and several faults at once: eighty million states, in a few
 //! minutes and a few gigabytes.
 //!
-//! [`ballots`] and [`standing`] are models of their own: ballots that are used once, and nodes that lose their data or are
-//! replaced.
+//! [`ballots`] and [`standing`] are models of their own: ballots that are used once, and nodes that lose their data or
+//! are replaced.
 //!
 //! The test also explores variants of the protocol that look right and are not. For each it finds a shortest story that
 //! breaks it, which `--nocapture` prints.

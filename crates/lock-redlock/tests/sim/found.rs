@@ -77,7 +77,8 @@ async fn a_vote_that_is_still_to_be_released_does_not_keep_a_lease() {
     drop(held);
 }
 
-/// Each of three contenders had one vote, and had heard of the votes of the others first. So each took the lock for held.
+/// Each of three contenders had one vote, and had heard of the votes of the others first. So each took the lock for
+/// held.
 #[tokio::test(start_paused = true)]
 async fn a_contender_waits_for_the_vote_that_it_may_have() {
     let stores = [(); 3].map(|()| MemoryBackend::new());

@@ -1,8 +1,8 @@
 //! The gate of an entry, through which readers come and go without its lock.
 //!
-//! The machine says when the gate may open. Every call that reaches the machine closes the gate first. The gate opens and closes
-//! only under the lock of the entry. A reader inside is known either to the open gate or to the machine, never to both: when the gate
-//! closes, the machine takes over the count.
+//! The machine says when the gate may open. Every call that reaches the machine closes the gate first. The gate opens
+//! and closes only under the lock of the entry. A reader inside is known either to the open gate or to the machine,
+//! never to both: when the gate closes, the machine takes over the count.
 
 use std::sync::Arc;
 

@@ -20,7 +20,8 @@ pub(crate) struct Held {
     key: Key,
     hold: HoldId,
     clock: Clock,
-    /// The guard keeps the lease and the entry alive. Once the guard has gone, the lease may be in use for another grant.
+    /// The guard keeps the lease and the entry alive. Once the guard has gone, the lease may be in use for another
+    /// grant.
     lease: Weak<Validity>,
     entry: Weak<Entry>,
     /// The end of the maximum hold.

@@ -53,7 +53,8 @@ impl Labels {
     }
 
     /// Tells the store every label, and again before the store forgets it. A label stays in the store for a few periods
-    /// longer than a lease of `lease` lives, so that the leases of a process that has died are shown with it. Never ends.
+    /// longer than a lease of `lease` lives, so that the leases of a process that has died are shown with it. Never
+    /// ends.
     pub(crate) async fn introduce(&self, backend: &dyn Backend, lease: Duration) {
         let keep = lease + 3 * PERIOD;
         let mut due: HashMap<ClientMark, Instant> = HashMap::new();

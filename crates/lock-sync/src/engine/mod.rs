@@ -249,8 +249,8 @@ impl Entry {
         state
     }
 
-    /// Locks the state, and leaves the gate as it is. The gate neither opens nor closes while the state is locked, unless the
-    /// party that locked it does so.
+    /// Locks the state, and leaves the gate as it is. The gate neither opens nor closes while the state is locked,
+    /// unless the party that locked it does so.
     fn lock_beside_gate(&self) -> MutexGuard<'_, State> {
         #[cfg(test)]
         self.locked.fetch_add(1, Ordering::Relaxed);
@@ -268,8 +268,8 @@ impl Entry {
 
     /// Feeds one event to the machine and carries out what it asks for.
     ///
-    /// The event runs under the lock, and settles the machine. Foreign code, which is wakers and subscribers to traces, runs after the lock is
-    /// released. Drops call this function, so a panic of foreign code does not get through it.
+    /// The event runs under the lock, and settles the machine. Foreign code, which is wakers and subscribers to traces,
+    /// runs after the lock is released. Drops call this function, so a panic of foreign code does not get through it.
     fn event_locked<R>(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,

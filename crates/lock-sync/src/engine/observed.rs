@@ -71,7 +71,8 @@ impl Observed {
     }
 }
 
-/// What observers have heard of an acquisition and its hold. In a box: without observers, futures and guards stay small.
+/// What observers have heard of an acquisition and its hold. In a box: without observers, futures and guards stay
+/// small.
 #[derive(Clone, Copy)]
 struct Story {
     id: AcquisitionId,

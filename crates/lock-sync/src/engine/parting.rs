@@ -24,8 +24,8 @@ impl Parting {
         self.0.store(AWAY, Ordering::Release);
     }
 
-    /// A call has locked the entry. Returns whether the call has to note that the lease is back. From now on, the answer
-    /// to the release needs a pass.
+    /// A call has locked the entry. Returns whether the call has to note that the lease is back. From now on, the
+    /// answer to the release needs a pass.
     pub(super) fn look(&self) -> bool {
         self.0.load(Ordering::Acquire) != NONE && self.0.swap(NONE, Ordering::AcqRel) == BACK
     }

@@ -46,8 +46,8 @@ impl Request {
     }
 
     /// The request has failed: it is due again after a pause. `errors` gets a copy of the error, so that an outage that
-    /// ends does not drop the last one: see [`Machine::end`](super::machine::Machine::end). Returns since when the store
-    /// has been silent. A store that says when it is ready is not silent.
+    /// ends does not drop the last one: see [`Machine::end`](super::machine::Machine::end). Returns since when the
+    /// store has been silent. A store that says when it is ready is not silent.
     pub(super) fn fail(
         &mut self,
         now: Instant,

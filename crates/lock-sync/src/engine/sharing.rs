@@ -34,7 +34,8 @@ impl Entry {
         // Read before taking the lock, because many tasks contend for it.
         let now = now(self.shared.clock);
         let mut state = self.lock_beside_gate();
-        // Another reader may have opened the gate. If each of two readers closed it for the other one, it would stay closed.
+        // Another reader may have opened the gate. If each of two readers closed it for the other one, it would stay
+        // closed.
         if gated && let Some(reader) = self.gate.enter_at(now) {
             return Some(Right::Reader(reader));
         }

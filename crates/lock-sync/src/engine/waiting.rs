@@ -117,12 +117,14 @@ impl Entry {
         self.poll_news(context, |state| state.machine.lasts(hold, until).then_some(()))
     }
 
-    /// Waits until this hold needs to wait for a token no longer: see [`Machine::want_token`](super::machine::Machine::want_token).
+    /// Waits until this hold needs to wait for a token no longer: see
+    /// [`Machine::want_token`](super::machine::Machine::want_token).
     pub(super) fn poll_token(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
         self.poll_news(context, |state| (!state.machine.wants_token(hold)).then_some(()))
     }
 
-    /// Waits until none of these is going back to the store: see [`Machine::returned`](super::machine::Machine::returned).
+    /// Waits until none of these is going back to the store: see
+    /// [`Machine::returned`](super::machine::Machine::returned).
     pub(crate) fn poll_returned(
         &self,
         parts: &[Return],

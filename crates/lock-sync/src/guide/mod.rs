@@ -15,9 +15,9 @@
 //! | [`resizing`] | How does a deployment change the number of permits of a semaphore, and what happens while old and new processes run? |
 //! | [`migration`] | Which calls replace those of redis-py, redsync, Redisson or etcd's `concurrency`? |
 //!
-//! Code that uses `tokio::sync` today starts with [`from_tokio`](crate::from_tokio). The pages about Redis itself are in the
-//! [guide of lock-redis](https://docs.rs/lock-redis/latest/lock_redis/guide/): keyspace notifications, persistence, the
-//! history of Redis locks, and rolling upgrades.
+//! Code that uses `tokio::sync` today starts with [`from_tokio`](crate::from_tokio). The pages about Redis itself are
+//! in the [guide of lock-redis](https://docs.rs/lock-redis/latest/lock_redis/guide/): keyspace notifications,
+//! persistence, the history of Redis locks, and rolling upgrades.
 
 #[doc = include_str!("choosing_a_ttl.md")]
 pub mod choosing_a_ttl {}

@@ -55,7 +55,8 @@ use crate::options::options;
 /// # If the lease is lost
 ///
 /// Every guard of the owner in this process reports the loss. While one of these guards exists, locking again fails
-/// with [`LockError::Lost`](crate::LockError::Lost), because the lock no longer protects the work that the outer calls began.
+/// with [`LockError::Lost`](crate::LockError::Lost), because the lock no longer protects the work that the outer calls
+/// began.
 ///
 /// # Other options
 ///

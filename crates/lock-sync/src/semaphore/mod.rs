@@ -73,7 +73,8 @@ use crate::handoff::Handoff;
 /// - Too many permits are an error, not a panic.
 /// - The lease of a permit can be lost, and dropping a permit *enqueues* its release: see [`SemaphorePermit`].
 /// - Additional: [`acquire_timeout`](Self::acquire_timeout) and its siblings,
-///   [`with_declaration`](Self::with_declaration), [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the methods of a permit that concern its lease.
+///   [`with_declaration`](Self::with_declaration), [`close_for_all`](Self::close_for_all), [`key`](Self::key), and the
+///   methods of a permit that concern its lease.
 ///
 /// # Examples
 ///
@@ -123,7 +124,8 @@ impl<B: ?Sized> Locks<B> {
     /// - [`ErrorKind::InvalidConfig`] for more than [`Semaphore::MAX_PERMITS`].
     pub fn semaphore<K>(&self, name: K, permits: usize) -> Result<Semaphore, Error>
     where
-        // Here, and not on the block: so the compiler's message for a backend without the capability says how to get it.
+        // Here, and not on the block: so the compiler's message for a backend without the capability says how to get
+        // it.
         B: PermitBackend,
         K: TryInto<Key>,
         Error: From<K::Error>,

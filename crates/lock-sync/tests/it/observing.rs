@@ -333,8 +333,8 @@ async fn an_observer_that_panics_hurts_nothing() {
     assert!(lock.lock().await.is_ok());
 }
 
-/// An observer that uses the lock that it observes: at each event it asks about the lock, drops a guard that it has, and
-/// polls a wait of its own.
+/// An observer that uses the lock that it observes: at each event it asks about the lock, drops a guard that it has,
+/// and polls a wait of its own.
 #[derive(Default)]
 struct Meddles {
     lock: OnceLock<Weak<Lock<u32>>>,

@@ -1,7 +1,7 @@
 //! The way of a stored value between the guards of two processes, while requests and answers are lost, late or refused.
 //!
-//! The value is a list to which every holder appends a number of its own. So every stored value is the beginning of every
-//! later one, and what is lost shows.
+//! The value is a list to which every holder appends a number of its own. So every stored value is the beginning of
+//! every later one, and what is lost shows.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

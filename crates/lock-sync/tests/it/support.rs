@@ -64,8 +64,8 @@ impl Pair {
     }
 }
 
-/// Polls a future once, and so many times more or until it is ready, and drops it. The guard goes before the poll of this
-/// number, the first being 0, or after the future.
+/// Polls a future once, and so many times more or until it is ready, and drops it. The guard goes before the poll of
+/// this number, the first being 0, or after the future.
 pub(crate) async fn dropped_after<F: Future, G>(
     mut future: std::pin::Pin<Box<F>>,
     more: u32,

@@ -18,7 +18,8 @@ pub(super) trait Value {
     fn text(&self) -> &'static str;
 }
 
-/// Numbers the variants of an enum in the order of these lines. The last number is for variants that are not named here.
+/// Numbers the variants of an enum in the order of these lines. The last number is for variants that are not named
+/// here.
 macro_rules! values {
     ($type:ty { $($pattern:pat => $text:literal),* $(,)? }) => {
         impl Value for $type {

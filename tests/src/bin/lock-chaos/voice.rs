@@ -21,8 +21,8 @@ pub(crate) fn say(event: impl Display) {
 const RUNTIME_ENDS: &str = "A Tokio 1.x context was found, but it is being shutdown";
 
 /// Makes every panic visible to the harness, and the last act of the process. A panic that is begun by
-/// [`panic::resume_unwind`] does not count. Nor does that of a timer whose runtime is going away: the driver has taken the
-/// request over, catches the panic, and repeats the request.
+/// [`panic::resume_unwind`] does not count. Nor does that of a timer whose runtime is going away: the driver has taken
+/// the request over, catches the panic, and repeats the request.
 pub(crate) fn scream_when_it_panics() {
     panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();

@@ -62,8 +62,8 @@ fn times<'a>(visits: impl Iterator<Item = &'a Visit<'a>>) -> Times {
     times
 }
 
-/// The times, each from an arrival to an end, that contain too many of these visits beside those that overlap the time. Each is
-/// as short as possible and overlaps no earlier one, so an early finding hides no later one.
+/// The times, each from an arrival to an end, that contain too many of these visits beside those that overlap the time.
+/// Each is as short as possible and overlaps no earlier one, so an early finding hides no later one.
 ///
 /// There are as many times as pairs of visits. So what depends on one end of a time alone is looked up once.
 fn shortest<'a>(

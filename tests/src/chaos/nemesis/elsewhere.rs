@@ -24,7 +24,8 @@ pub(super) fn again(server: &Other, fault: Fault) -> bool {
     }
 }
 
-/// Takes the lead from the leader of a cluster, which may first have to elect one. Returns the leader if that was possible.
+/// Takes the lead from the leader of a cluster, which may first have to elect one. Returns the leader if that was
+/// possible.
 pub(super) fn depose(members: &[Other], fault: Fault) -> Option<&Other> {
     let leads = |it: &&Other| it.hears() && it.leads();
     let old = within(super::act::Act::PATIENCE, || members.iter().find(leads))?;
@@ -39,7 +40,8 @@ pub(super) fn depose(members: &[Other], fault: Fault) -> Option<&Other> {
     Some(old)
 }
 
-/// Lets a former leader go on, once another member leads. If too few members are left for that, it goes on all the same.
+/// Lets a former leader go on, once another member leads. If too few members are left for that, it goes on all the
+/// same.
 pub(super) fn reinstate(old: &Other, members: &[Other], fault: Fault) {
     /// Longer than an election, and than any other fault that may keep a member down.
     const LIMIT: Duration = Duration::from_secs(10);

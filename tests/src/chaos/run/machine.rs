@@ -90,13 +90,14 @@ enum Thread {
     Unknown,
     /// No worker waits for it.
     Other,
-    /// Its `schedstat`, which stays open because to open it takes most of the time of a read, and how long it has waited.
+    /// Its `schedstat`, which stays open because to open it takes most of the time of a read, and how long it has
+    /// waited.
     Meant(File, Duration),
 }
 
 impl Thread {
-    /// A thread whose name is not meant is an `other`. None if the thread is gone, or the system does not say how long it has
-    /// waited.
+    /// A thread whose name is not meant is an `other`. None if the thread is gone, or the system does not say how long
+    /// it has waited.
     fn named(
         (process, number): &(u32, OsString),
         is_meant: impl Fn(&str) -> bool,

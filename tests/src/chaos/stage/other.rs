@@ -19,7 +19,8 @@ const PASSWORD: &str = "chaos";
 /// The database of the locks.
 const DATABASE: &str = "locks";
 
-/// The only server of a stage, or a member of its cluster, where that is no Redis server. It can have several faults at once.
+/// The only server of a stage, or a member of its cluster, where that is no Redis server. It can have several faults at
+/// once.
 #[derive(Debug)]
 pub struct Other {
     server: Kind,

@@ -145,8 +145,8 @@ impl Site {
         self.servers()[server].keep_from_replicas(cut);
     }
 
-    /// Waits until a lock is held at a server, and by no owner, or another one, at the other server. Gives up after a while:
-    /// with confirmation no grant counts.
+    /// Waits until a lock is held at a server, and by no owner, or another one, at the other server. Gives up after a
+    /// while: with confirmation no grant counts.
     pub(in crate::chaos) fn differ(&self, here: usize, there: usize, others: bool) {
         const PATIENCE: Duration = Duration::from_secs(3);
         let end = Instant::now() + PATIENCE;
@@ -165,7 +165,8 @@ impl Site {
         })
     }
 
-    /// Has a replica take over from a primary that it has lost. Sentinels would not promote such a replica for an operator.
+    /// Has a replica take over from a primary that it has lost. Sentinels would not promote such a replica for an
+    /// operator.
     pub(in crate::chaos) fn force(&self, primary: usize, replica: usize) {
         match &self.kind {
             Kind::Cluster(cluster) => cluster.fail_over_to(replica, true),
@@ -173,7 +174,8 @@ impl Site {
         }
     }
 
-    /// Ends what [`keep_cut`](Self::keep_cut) and [`force`](Self::force) have done to a server. One that starts again has its rights.
+    /// Ends what [`keep_cut`](Self::keep_cut) and [`force`](Self::force) have done to a server. One that starts again
+    /// has its rights.
     pub(in crate::chaos) fn reunite(&self, server: usize) {
         match &self.kind {
             Kind::Cluster(_) => self.keep_cut(server, false),

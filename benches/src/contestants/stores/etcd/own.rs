@@ -11,8 +11,9 @@ const HELD: usize = 73;
 const AT_REST: usize = 19;
 const BELL: &[u8] = b"r";
 
-/// The two transactions of a lock that is free and not waited for, with a pooled lease: the same keys, comparisons and bytes. A grant
-/// compares the document and the lease, and writes the document. A release compares the document, writes it, and rings the bell.
+/// The two transactions of a lock that is free and not waited for, with a pooled lease: the same keys, comparisons and
+/// bytes. A grant compares the document and the lease, and writes the document. A release compares the document, writes
+/// it, and rings the bell.
 ///
 /// What our lock costs beside this is spent in the client. This is no lock: it does not look at the document.
 #[derive(Debug)]
@@ -95,7 +96,8 @@ mod tests {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// What there is at a revision for the keys that begin so: the size of each value, by the length of its key. Both are in base64.
+    /// What there is at a revision for the keys that begin so: the size of each value, by the length of its key. Both
+    /// are in base64.
     fn sizes(server: &EtcdServer, prefix: &str, revision: u64) -> BTreeMap<usize, usize> {
         let answer = get(server, prefix, revision);
         let size = |of: &Value| of.as_str().unwrap_or_default().trim_end_matches('=').len() * 3 / 4;

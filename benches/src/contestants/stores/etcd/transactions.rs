@@ -3,8 +3,8 @@
 use super::wire::{Bare, Compare, Operation, Transaction};
 use crate::{Contestant, Failure};
 
-/// Two transactions for one key over one connection, with one lease for all keys: put the key if it is not there, and delete
-/// the key if it is there.
+/// Two transactions for one key over one connection, with one lease for all keys: put the key if it is not there, and
+/// delete the key if it is there.
 #[derive(Debug)]
 pub(super) struct Transactions {
     client: Bare,

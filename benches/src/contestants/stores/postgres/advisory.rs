@@ -13,8 +13,8 @@ use crate::{Contestant, Failure};
 /// The way of DistributedLock and other libraries: a session for each holder and for each waiter, in which
 /// `pg_advisory_lock` waits for as long as it takes.
 ///
-/// Sessions come from a pool. A session whose pass did not end properly is closed, and its lock with it. Such a lock has
-/// no lease and no fencing token.
+/// Sessions come from a pool. A session whose pass did not end properly is closed, and its lock with it. Such a lock
+/// has no lease and no fencing token.
 pub(super) struct Advisory {
     config: Config,
     idle: Mutex<Vec<Client>>,

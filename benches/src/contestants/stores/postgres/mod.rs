@@ -26,8 +26,8 @@ pub(super) const STORE: Store = Store {
     open,
 };
 
-/// The same on a disk that answers at once, for which the server without `fsync` stands. What is left is the work of the
-/// processors.
+/// The same on a disk that answers at once, for which the server without `fsync` stands. What is left is the work of
+/// the processors.
 pub(super) const FAST_DISK: Store = Store {
     name: "PostgreSQL, fast disk",
     reach: Reach::Machines,

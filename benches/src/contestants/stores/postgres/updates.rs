@@ -18,8 +18,8 @@ const LEAVE: &str = "UPDATE floor SET owner = NULL WHERE name = $1";
 
 /// Two UPDATE statements for one row, each a transaction that waits for the disk, on one connection.
 ///
-/// The statements have no names, as those of lock-postgres, which have to work behind a pooler. This is no lock: nothing
-/// looks at the owner.
+/// The statements have no names, as those of lock-postgres, which have to work behind a pooler. This is no lock:
+/// nothing looks at the owner.
 pub(super) struct Updates {
     client: Client,
     /// The rows that exist.

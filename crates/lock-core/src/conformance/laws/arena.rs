@@ -36,8 +36,8 @@ impl Arena {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// Waits until the tasks of all clients have ended. Fails if no client comes in for `patience`. How long all tasks take
-    /// together depends on the machine.
+    /// Waits until the tasks of all clients have ended. Fails if no client comes in for `patience`. How long all tasks
+    /// take together depends on the machine.
     pub(super) async fn emptied_by(&self, mut tasks: JoinSet<Check>, patience: Duration) -> Check {
         let mut seen = self.grants();
         loop {
@@ -83,7 +83,8 @@ impl Arena {
     }
 }
 
-/// One client for each mode asks for one key again and again, without a queue, until the key has been granted `enough` times.
+/// One client for each mode asks for one key again and again, without a queue, until the key has been granted `enough`
+/// times.
 pub(super) async fn contest<H: Harness>(
     scene: &Scene<'_, H>,
     room: u32,

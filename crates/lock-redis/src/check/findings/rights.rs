@@ -4,8 +4,8 @@ use lock_core::check::{Findings, Severity};
 
 use super::super::facts::Facts;
 
-/// The columns of the page about rights, in its order, without the last one: no lock needs the right to list locks, and a
-/// user without that need should not have it.
+/// The columns of the page about rights, in its order, without the last one: no lock needs the right to list locks, and
+/// a user without that need should not have it.
 const KINDS: [&str; 7] = [
     "mutex, by the clock",
     "mutex",
@@ -37,8 +37,8 @@ const NEEDS: [(&[&str], [u8; 7]); 17] = [
     (&["hincrby"], [0, 0, 0, 1, 0, 0, 0]),
 ];
 
-/// The commands without which an option of the client lets no lock be granted. They are tried only if the client has the
-/// option.
+/// The commands without which an option of the client lets no lock be granted. They are tried only if the client has
+/// the option.
 const OPTIONS: [(&str, &str); 3] = [
     ("info", "every kind, because grants name the term of the server"),
     ("wait", "every kind, because replicas confirm grants"),

@@ -1,15 +1,15 @@
 //! Nodes that lose their data, and nodes that are replaced, explored to the end.
 //!
-//! A node that has lost its leases is in quarantine until a client has watched it for as long as a lease lives, or until
-//! its own clock ends the quarantine. Each ballot carries the record that it expects, and a node with another record does
-//! not vote. The documented call replaces a node: the nodes that stay leave the former quorum, the call waits, the new
-//! node begins a quarantine, and then all are members of the new quorum. Meanwhile one client has the former nodes and
-//! the other client the new ones.
+//! A node that has lost its leases is in quarantine until a client has watched it for as long as a lease lives, or
+//! until its own clock ends the quarantine. Each ballot carries the record that it expects, and a node with another
+//! record does not vote. The documented call replaces a node: the nodes that stay leave the former quorum, the call
+//! waits, the new node begins a quarantine, and then all are members of the new quorum. Meanwhile one client has the
+//! former nodes and the other client the new ones.
 //!
-//! Time goes by in ticks of all clocks at once. A lease lives for two ticks, so requests, losses and looks fall into any
-//! part of it. Nodes that play one part are one in the states, so a story may call them by turns. The fault is two holders
-//! at once. `LOCK_MODEL=full` explores five nodes, three clients, longer leases and several failures, also while a node is
-//! replaced: one million states, in some ten seconds.
+//! Time goes by in ticks of all clocks at once. A lease lives for two ticks, so requests, losses and looks fall into
+//! any part of it. Nodes that play one part are one in the states, so a story may call them by turns. The fault is two
+//! holders at once. `LOCK_MODEL=full` explores five nodes, three clients, longer leases and several failures, also
+//! while a node is replaced: one million states, in some ten seconds.
 
 mod state;
 mod steps;

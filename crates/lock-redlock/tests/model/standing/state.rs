@@ -6,7 +6,8 @@ use std::ops::Range;
 pub(crate) const NODES: usize = 6;
 pub(crate) const CLIENTS: usize = 3;
 
-/// For how many ticks a look at the membership of a node is good for renewals. The call that replaces a node waits longer.
+/// For how many ticks a look at the membership of a node is good for renewals. The call that replaces a node waits
+/// longer.
 pub(crate) const LOOK: u8 = 1;
 
 /// What is explored.

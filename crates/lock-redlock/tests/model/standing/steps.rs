@@ -1,9 +1,9 @@
 //! What can happen next.
 //!
-//! Clients look at every member all the time, and have a ballot under way that expects what they saw last: a client that
-//! looks or asks later does no more. A request and its answer are one step for the same reason, since the client dates a
-//! vote from before the request was sent. A client does not give its votes back. They end with their leases, which lets
-//! the other client have the lock later, and never both.
+//! Clients look at every member all the time, and have a ballot under way that expects what they saw last: a client
+//! that looks or asks later does no more. A request and its answer are one step for the same reason, since the client
+//! dates a vote from before the request was sent. A client does not give its votes back. They end with their leases,
+//! which lets the other client have the lock later, and never both.
 
 use super::state::{Call, Flaw, Known, LOOK, Manner, Members, Node, Record, State};
 

@@ -26,8 +26,8 @@ struct Look {
     next: Instant,
 }
 
-/// A moment on the clock of the leases. The clock that stops while the computer is suspended is read before and after it,
-/// because the thread may lose its processor in between.
+/// A moment on the clock of the leases. The clock that stops while the computer is suspended is read before and after
+/// it, because the thread may lose its processor in between.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     before: time::Instant,
@@ -82,7 +82,8 @@ impl Moment {
 }
 
 impl Look {
-    /// What has become of the plan at this later moment. The time for which the computer was suspended is a lower bound.
+    /// What has become of the plan at this later moment. The time for which the computer was suspended is a lower
+    /// bound.
     fn compare(&self, at: &Moment, counts_suspend: bool) -> Found {
         let passed = at.now.saturating_duration_since(self.at.now);
         let awake = at.after.saturating_duration_since(self.at.before);

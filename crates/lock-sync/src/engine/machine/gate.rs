@@ -1,8 +1,8 @@
 //! The gate: readers that come and go while there is nothing to decide.
 //!
 //! The machine says when the gate may open. While it is open, readers come and go without the machine. Every call that
-//! reaches the machine closes the gate before, and says how many readers are inside. So the machine sees no reader come or
-//! go during an event.
+//! reaches the machine closes the gate before, and says how many readers are inside. So the machine sees no reader come
+//! or go during an event.
 
 use std::sync::Arc;
 
@@ -31,15 +31,15 @@ pub(in super::super) struct Opening {
 }
 
 impl<W> Machine<W> {
-    /// The lease that the gate shows to its readers. Each lease of this machine is this one, if no earlier holder refers
-    /// to it.
+    /// The lease that the gate shows to its readers. Each lease of this machine is this one, if no earlier holder
+    /// refers to it.
     pub(in super::super) fn lease_of_gate(&mut self) -> Arc<Validity> {
         self.gated = true;
         Arc::clone(&self.lease)
     }
 
-    /// One more reader comes, and the gate opens for the readers after it, if other readers or no holders use the only lease
-    /// of this process and there is nothing else to decide. `armed` is the instant of the next tick.
+    /// One more reader comes, and the gate opens for the readers after it, if other readers or no holders use the only
+    /// lease of this process and there is nothing else to decide. `armed` is the instant of the next tick.
     pub(in super::super) fn open(
         &mut self,
         now: Instant,
@@ -77,8 +77,8 @@ impl<W> Machine<W> {
         Some(Opening { hold, token, inside, until, kept, now })
     }
 
-    /// Shows the lease on the only seat at the gate, if another lease was there when this one was granted, and no holder refers to
-    /// either.
+    /// Shows the lease on the only seat at the gate, if another lease was there when this one was granted, and no
+    /// holder refers to either.
     fn show_at_gate(&mut self, seat: usize, now: Instant) {
         let free = self.is_free(self.memory.as_deref());
         let Some(leased) = self.seats[seat].leased_mut() else { return };
@@ -88,8 +88,8 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether only the machine and its gate refer to the lease of the gate, and no lease of the machine is that one. `memory`
-    /// is the former lease that the machine remembers.
+    /// Whether only the machine and its gate refer to the lease of the gate, and no lease of the machine is that one.
+    /// `memory` is the former lease that the machine remembers.
     pub(super) fn is_free(&self, memory: Option<&Leased>) -> bool {
         let known = memory.is_some_and(|former| Arc::ptr_eq(&former.lease, &self.lease));
         Arc::strong_count(&self.lease) == 1 + usize::from(self.gated) + usize::from(known)
@@ -126,8 +126,8 @@ impl<W> Machine<W> {
         self.manner = manner;
     }
 
-    /// Until when the lease stays without a holder, if its last reader leaves and there is nothing to decide before that
-    /// instant. `armed` is the instant of the next tick.
+    /// Until when the lease stays without a holder, if its last reader leaves and there is nothing to decide before
+    /// that instant. `armed` is the instant of the next tick.
     pub(super) fn lingers(
         &self,
         leased: &Leased,

@@ -248,8 +248,8 @@ impl Leased {
     }
 
     /// Whether one more holder in this mode may take the short way: the lease serves such holders, and no other process
-    /// is known to want it. The first reader of a lease that is too strong may not, because the machine must plan to make
-    /// it weaker.
+    /// is known to want it. The first reader of a lease that is too strong may not, because the machine must plan to
+    /// make it weaker.
     pub(super) fn is_shared_quietly(&self, want: Mode) -> bool {
         let (held, stocked) = (!self.holds.is_empty(), self.tokens.left() > LOW_TOKENS);
         let joins = match want {

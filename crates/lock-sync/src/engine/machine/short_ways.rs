@@ -36,9 +36,9 @@ impl<W> Machine<W> {
         })
     }
 
-    /// The short way from an exclusive holder, or from a holder of permits, to the next waiter, if it wants the same and
-    /// no other process wants the lock. `None` if it was not taken. Otherwise the waker of that waiter, if it has left
-    /// one.
+    /// The short way from an exclusive holder, or from a holder of permits, to the next waiter, if it wants the same
+    /// and no other process wants the lock. `None` if it was not taken. Otherwise the waker of that waiter, if it has
+    /// left one.
     ///
     /// If a step falls due meanwhile, the next tick takes it: this way makes no deadline earlier.
     pub(in super::super) fn pass_on(

@@ -1,8 +1,8 @@
 //! The value beside the lock: who knows it, and what becomes of a lease while the value is written.
 //!
-//! A lease knows the value that came with its grant, or that a holder has loaded or written. So a process passes the value
-//! on together with the lease. While a write has no answer, the process does not know the value, and does not pass the
-//! lease on. If the writer goes away, the lease goes back, and the store refuses a late arrival of the write.
+//! A lease knows the value that came with its grant, or that a holder has loaded or written. So a process passes the
+//! value on together with the lease. While a write has no answer, the process does not know the value, and does not
+//! pass the lease on. If the writer goes away, the lease goes back, and the store refuses a late arrival of the write.
 
 use lock_core::{Acquire, Claim, FencingToken, LoadedValue, Mode, Released};
 
@@ -86,7 +86,8 @@ impl<W> Machine<W> {
         self.live(hold).is_some_and(|leased| leased.tokens.left() == 0 && leased.tokens.wanted)
     }
 
-    /// Whether the lease stays in this process, or takes a new place in the queue of the store, when its holder lets go.
+    /// Whether the lease stays in this process, or takes a new place in the queue of the store, when its holder lets
+    /// go.
     fn goes_on(&self, hold: HoldId, manner: Manner) -> bool {
         let Some(leased) = self.live(hold) else { return false };
         let now = self.pass.now;

@@ -147,7 +147,8 @@ fn the_second_reader_opens_the_gate() {
     });
 }
 
-/// The second reader may not join the first one, so the process asks for another lease. The first lease ends before the second one.
+/// The second reader may not join the first one, so the process asks for another lease. The first lease ends before the
+/// second one.
 #[test]
 fn the_gate_opens_to_a_lease_beside_a_free_seat() {
     tell(async {

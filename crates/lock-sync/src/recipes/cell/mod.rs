@@ -1,4 +1,5 @@
-//! The value beside a lock, which only the holder can write. `StoredMutex`, `OnceCell`, `Election` and `Barrier` use it.
+//! The value beside a lock, which only the holder can write. `StoredMutex`, `OnceCell`, `Election` and `Barrier` use
+//! it.
 
 mod watcher;
 mod writing;

@@ -3,19 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A design that was once recommended, or that people still copy. Everything that it leaves open is done right here, so it fails
-/// in one way only.
+/// A design that was once recommended, or that people still copy. Everything that it leaves open is done right here, so
+/// it fails in one way only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Design {
     /// `SET NX PX`, and a script that compares and deletes: the pattern of today. Exclusion holds.
     Today,
-    /// `SETNX` with a timestamp. If the timestamp is over, `DEL` and `SETNX`: two clients may do so at once, and the second deletes
-    /// the lock of the first.
+    /// `SETNX` with a timestamp. If the timestamp is over, `DEL` and `SETNX`: two clients may do so at once, and the
+    /// second deletes the lock of the first.
     SetnxDelete,
-    /// As above, and no reply to `GET` is read as the timestamp 0, which is over. The lock that is then deleted may be the
-    /// fresh lock of another client.
+    /// As above, and no reply to `GET` is read as the timestamp 0, which is over. The lock that is then deleted may be
+    /// the fresh lock of another client.
     SetnxNil,
-    /// `SETNX` with a timestamp. If the timestamp is over, `GETSET`. It is over too early for a client whose clock is ahead.
+    /// `SETNX` with a timestamp. If the timestamp is over, `GETSET`. It is over too early for a client whose clock is
+    /// ahead.
     SetnxGetset,
     /// `SETNX`, then `EXPIRE`. A client that dies in between leaves a lock without an end.
     SetnxExpire,

@@ -37,8 +37,8 @@ pub(crate) enum Flaw {
     RenewRecreates,
     /// A renewal rounds the time to live down to whole seconds: Redis takes `PEXPIRE 0` for a deletion.
     RenewZero,
-    /// A vote that was given up is asked for again under one name. A release of the first vote that arrives late deletes
-    /// the second (an earlier version of this library).
+    /// A vote that was given up is asked for again under one name. A release of the first vote that arrives late
+    /// deletes the second (an earlier version of this library).
     ReusedBallot,
     /// Half of the servers are a majority.
     HalfMajority,

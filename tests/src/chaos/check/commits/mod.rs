@@ -56,8 +56,8 @@ struct Judge<'a> {
     terms: &'a Terms,
     unrest: &'a Unrests,
     of_value: HashMap<u64, &'a Write<'a>>,
-    /// The writes that are known to be stored, by the times of the answers, each with its version, and with the write of
-    /// the highest version so far.
+    /// The writes that are known to be stored, by the times of the answers, each with its version, and with the write
+    /// of the highest version so far.
     stored: Vec<Stored<'a>>,
 }
 

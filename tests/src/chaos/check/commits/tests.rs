@@ -23,7 +23,8 @@ fn asks(scene: &mut Scene, client: &str, op: Op, when: u64, finds: Sight) {
     scene.event(client, when, Deed::Found { op, sight: finds });
 }
 
-/// A holder that asks and finds this, and stores a value from one time to another. `version` is zero if it gets no answer.
+/// A holder that asks and finds this, and stores a value from one time to another. `version` is zero if it gets no
+/// answer.
 fn stores(
     scene: &mut Scene,
     (client, op): (&str, Op),
