@@ -228,7 +228,7 @@ async fn watch(args: TopArgs, site: &Site) -> Result<u8, Failed> {
         keys: args.keys,
         requester: Requester::new(site.label.clone()),
         has_colors: site.has_colors,
-        hides_waiters: !sight.has_queue,
+        has_queue: sight.has_queue,
     };
     // The exit code by which a shell reports a program that a signal ended.
     Ok(top::run(top).await?.map_or(OK, |signal| 128 + signal as u8))

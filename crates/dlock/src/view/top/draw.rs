@@ -42,8 +42,8 @@ pub(super) struct Around {
     /// The outcome of the last request, while the screen shows it.
     pub(super) message: Option<String>,
     pub(super) has_colors: bool,
-    /// Whether the store has no queue, so that the numbers of waiters are unknown.
-    pub(super) hides_waiters: bool,
+    /// Whether the store has a queue. Otherwise the numbers of waiters are unknown.
+    pub(super) has_queue: bool,
 }
 
 impl Around {
@@ -87,10 +87,10 @@ fn title_line(model: &Model, around: &Around) -> Line<'static> {
 fn sums_line(model: &Model, around: &Around) -> Line<'static> {
     let sums = model.sums();
     let alarm = |count: u64| if count > 0 { around.paint(Color::Red) } else { Style::new() };
-    let waiters = if around.hides_waiters {
-        "waiters unknown  ".to_owned()
-    } else {
+    let waiters = if around.has_queue {
         format!("{} waiters on {} locks  ", sums.waiters, sums.contended)
+    } else {
+        "waiters unknown  ".to_owned()
     };
     Line::from(vec![
         Span::raw(format!("{} locks  {} holders  ", sums.locks, sums.holders)),
@@ -152,7 +152,7 @@ fn cells(key: &Key, row: &Row, model: &Model, around: &Around) -> [String; 9] {
         holder,
         mode,
         or_dash(row.left(model.now)),
-        waiting(row.seen.waiting, !around.hides_waiters),
+        waiting(row.seen.waiting, around.has_queue),
         or_dash(row.waited(model.now)),
         row.turns.to_string(),
         number(row.tokens_per_second),
@@ -184,10 +184,10 @@ fn selected(frame: &mut Frame<'_>, area: Rect, model: &Model, around: &Around) {
     let mut lines: Vec<_> = holders.take(room - of_waiters).collect();
     let left = room - lines.len();
     lines.extend(waiters.take(left));
-    let wait = if around.hides_waiters {
-        "waiters unknown".to_owned()
-    } else {
+    let wait = if around.has_queue {
         format!("{} wait", row.seen.waiting)
+    } else {
+        "waiters unknown".to_owned()
     };
     let title = format!("{}: {} hold, {wait}", name(key), row.seen.holding);
     let block = Block::bordered().title(title);

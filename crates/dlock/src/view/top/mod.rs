@@ -48,8 +48,8 @@ pub(crate) struct Top {
     pub(crate) keys: u32,
     pub(crate) requester: Requester,
     pub(crate) has_colors: bool,
-    /// Whether the store has no queue, so that the numbers of waiters are unknown.
-    pub(crate) hides_waiters: bool,
+    /// Whether the store has a queue. Otherwise the numbers of waiters are unknown.
+    pub(crate) has_queue: bool,
 }
 
 /// Shows the locks until the user leaves, or a signal ends the program. Returns the signal.
@@ -91,11 +91,11 @@ struct Session {
 
 impl Session {
     fn new(top: &Top) -> Self {
-        let Top { has_colors, hides_waiters, .. } = *top;
+        let Top { has_colors, has_queue, .. } = *top;
         let store = top.store.clone();
         Self {
             model: Model::new(Instant::now()),
-            around: Around { store, has_colors, hides_waiters, ..Around::default() },
+            around: Around { store, has_colors, has_queue, ..Around::default() },
             message_since: None,
             wish: watch::Sender::default(),
             releases: FuturesUnordered::new(),

@@ -92,7 +92,8 @@ fn is_in_readme(name: &str, screen: &str) {
 }
 
 fn around(focus: Focus) -> Around {
-    Around { store: "redis://cache.internal:6379".to_owned(), focus, ..Around::default() }
+    let store = "redis://cache.internal:6379".to_owned();
+    Around { store, focus, has_queue: true, ..Around::default() }
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn the_help_is_as_in_the_readme() {
 
 #[test]
 fn the_waiters_of_a_store_without_a_queue_are_unknown() {
-    let screen = screen(&mut shop(), &Around { hides_waiters: true, ..around(Focus::Table) });
+    let screen = screen(&mut shop(), &Around { has_queue: false, ..around(Focus::Table) });
     assert!(screen.contains("5 holders  waiters unknown  1 overdue"), "{screen}");
     assert!(screen.contains("29.2s  unknown"), "{screen}");
     assert!(screen.contains("orders/42: 1 hold, waiters unknown"), "{screen}");
