@@ -148,5 +148,6 @@ fn readers_that_never_cease_let_a_writer_in_and_spend_no_budget() {
 
 #[test]
 fn in_fair_mode_readers_that_never_cease_let_a_writer_in_when_those_there_have_left() {
-    a_writer_comes_in_at_once_among_readers(&options(TTL).fair(true));
+    // If this mode were ignored, the readers would have the budget.
+    a_writer_comes_in_at_once_among_readers(&options(TTL).budget(BUDGET).fair(true));
 }

@@ -16,7 +16,7 @@ use tokio_postgres::Row;
 
 use crate::answer::column;
 use crate::inbox::{Dropped, Hints, Inbox};
-use crate::link::{Dial, Lasting, Line, Statement, Told};
+use crate::link::{Dial, Line, MayEnd, Statement, Told};
 use crate::naming;
 
 /// The connections, and the thread on which they live: they depend on no runtime of the app, and a request goes on when

@@ -238,7 +238,7 @@ impl<B: ?Sized> fmt::Debug for Locks<B> {
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
 /// | [`requests_in_background`](Self::requests_in_background) | off |
 /// | [`observer`](Self::observer) | none |
-/// | [`observe_one_in`](Self::observe_one_in) | all acquisitions, while there are fewer than 100 000 in a second |
+/// | [`observe_one_in`](Self::observe_one_in) | all acquisitions of a lock, or one in 64 while it is acquired more than 100 000 times a second |
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder<B: ?Sized = AnyBackend> {
     backend: Arc<B>,
@@ -260,7 +260,7 @@ impl<B: Backend> Builder<B> {
             runtime: None,
             home: Home::Asker,
             observers: Observers::none(),
-            sampling: Sampling::WhileQuick,
+            sampling: Sampling::ByPace,
         };
         Self { backend, ttl: None, choices }
     }
@@ -465,8 +465,8 @@ impl<B: Backend> Builder<B> {
     /// struct Acquisitions(AtomicU32);
     ///
     /// impl Observer for Acquisitions {
-    ///     fn acquire_begun(&self, _: &AcquireBegun<'_>) {
-    ///         self.0.fetch_add(1, Ordering::Relaxed);
+    ///     fn acquire_begun(&self, event: &AcquireBegun<'_>) {
+    ///         self.0.fetch_add(event.stands_for, Ordering::Relaxed);
     ///     }
     /// }
     ///
@@ -487,10 +487,11 @@ impl<B: Backend> Builder<B> {
     /// Makes the observers hear of one in this many acquisitions, chosen at random, with all its events. With 1, they
     /// hear of all acquisitions.
     ///
-    /// By default, too, they hear of all acquisitions, with one exception. The events of one acquisition cost some
-    /// 50 ns, half of which is a look at the clock. That matters only for a lock that goes from task to task within the
-    /// process all the time. So while a lock is acquired more than 100 000 times a second, the observers hear of one in
-    /// 64 of its acquisitions.
+    /// Without this call, the observers hear of all acquisitions of a lock until it is acquired very often. The events
+    /// of one acquisition cost some 100 ns, a quarter of which is a look at the clock. That matters only for a lock
+    /// that goes from task to task within the process all the time. So when a thousand acquisitions of a lock take less
+    /// than ten milliseconds, the observers hear of one in 64 of its acquisitions from then on. When the lock is
+    /// acquired fewer than 50 000 times a second, they hear of all acquisitions again, but for one at most.
     ///
     /// An event about an acquisition or a hold says how many acquisitions it
     /// [stands for](lock_core::observer::AcquireEnded::stands_for). The observers hear of every renewal, loss and

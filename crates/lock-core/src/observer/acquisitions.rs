@@ -93,7 +93,7 @@ pub struct AcquireBegun<'a> {
     pub key: &'a Key,
     /// How the caller wants to hold the key.
     pub mode: Mode,
-    /// How many acquisitions this one stands for: 1, or more if the observers hear of a sample.
+    /// How many acquisitions this one stands for: 1, or more if the observers hear of a [sample](super#samples).
     pub stands_for: u32,
 }
 
@@ -108,7 +108,7 @@ pub struct AcquireWaits<'a> {
     pub key: &'a Key,
     /// How the caller wants to hold the key.
     pub mode: Mode,
-    /// How many acquisitions this one stands for: 1, or more if the observers hear of a sample.
+    /// How many acquisitions this one stands for: 1, or more if the observers hear of a [sample](super#samples).
     pub stands_for: u32,
 }
 
@@ -127,7 +127,7 @@ pub struct AcquireEnded<'a> {
     pub outcome: AcquireEnd<'a>,
     /// How long the acquisition took, from the first poll on.
     pub waited: Duration,
-    /// How many acquisitions this one stands for: 1, or more if the observers hear of a sample.
+    /// How many acquisitions this one stands for: 1, or more if the observers hear of a [sample](super#samples).
     pub stands_for: u32,
 }
 
@@ -223,7 +223,8 @@ pub struct HoldBegun<'a> {
     pub mode: Mode,
     /// The fencing token.
     pub token: FencingToken,
-    /// How many holds this one stands for: as many as its acquisition.
+    /// How many holds this one stands for: as many as the acquisition that led to it, or to the hold that it was split
+    /// off.
     pub stands_for: u32,
 }
 
@@ -246,7 +247,8 @@ pub struct HoldEnded<'a> {
     pub held: Duration,
     /// How long a lease of the lock lives unless it is renewed.
     pub ttl: Duration,
-    /// How many holds this one stands for: as many as its acquisition.
+    /// How many holds this one stands for: as many as the acquisition that led to it, or to the hold that it was split
+    /// off.
     pub stands_for: u32,
 }
 

@@ -63,7 +63,7 @@ impl Inbox {
             let message = "without a direct connection to the database, no notification arrives";
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
-        self.session.or_open(|| Ok(async move { listen(&dial).await })).await
+        self.session.get_or_open(|| Ok(async move { listen(&dial).await })).await
     }
 }
 

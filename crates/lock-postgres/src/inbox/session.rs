@@ -8,7 +8,7 @@ use lock_core::{Clock, Hint, OwnerToken};
 use tokio::sync::oneshot;
 
 use super::news::{News, Placed, What};
-use crate::link::Lasting;
+use crate::link::MayEnd;
 
 /// A listening connection: its name in the database, and the watches that it serves.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct State {
     places: HashMap<OwnerToken, Placed>,
 }
 
-impl Lasting for Session {
+impl MayEnd for Session {
     fn is_over(&self) -> bool {
         self.state().alive.is_none()
     }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use super::{Dial, Kept, Lasting};
+use super::{Dial, Kept, MayEnd};
 use crate::failure;
 
 /// A statement with its parameters. It has no name, so that any connection of a pooler can run it.
@@ -131,7 +131,7 @@ impl Look {
     }
 }
 
-impl Lasting for Open {
+impl MayEnd for Open {
     fn is_over(&self) -> bool {
         self.client.is_closed()
     }
@@ -289,7 +289,7 @@ impl Line {
             let dial = Arc::clone(&self.dial);
             Ok(async move { Open::dial(&dial).await })
         };
-        self.open.or_open(open).await
+        self.open.get_or_open(open).await
     }
 
     /// Gives up a connection whose server does not answer, and asks the server to give up the request.

@@ -8,6 +8,6 @@ mod tls;
 
 use attempts::Attempts;
 pub(crate) use dial::{DIRECT, Dial, Messages};
-pub(crate) use kept::{Kept, Lasting};
+pub(crate) use kept::{Kept, MayEnd};
 pub(crate) use line::{Line, Statement, Told};
 pub(crate) use tls::Tls;

@@ -136,8 +136,10 @@ impl Acquiring {
 
     /// Tells of an end without a hold.
     fn tell_end(&mut self, end: impl FnOnce(Begun, &Observed)) {
-        if let (Some(begun), Some(observed)) = (self.begun.take(), self.observed()) {
-            end(begun, observed);
+        match (self.begun.take(), self.observed()) {
+            (Some(begun), Some(observed)) => end(begun, observed),
+            (None, Some(observed)) => observed.has_missed_now(),
+            (_, None) => {}
         }
     }
 

@@ -45,6 +45,10 @@ impl Hold {
             (Some(begun), Some(observed), Right::Ticket(ticket)) => {
                 Some(begun.granted(observed, ticket))
             }
+            (None, Some(observed), Right::Ticket(ticket)) => {
+                observed.has_missed(ticket.since);
+                None
+            }
             _ => None,
         };
         let (permits, held) = (mode.permits(), OnceLock::new());

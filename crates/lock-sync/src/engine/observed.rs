@@ -42,6 +42,19 @@ impl Observed {
         })
     }
 
+    /// A caller of whom observers have not heard had a hold at this instant.
+    #[inline]
+    pub(super) fn has_missed(&self, now: Instant) {
+        self.sample.note_missed(now);
+    }
+
+    /// A caller of whom observers have not heard has got no hold.
+    pub(super) fn has_missed_now(&self) {
+        if self.sample.is_sparse() {
+            self.sample.note_missed(now(self.clock));
+        }
+    }
+
     fn named(&self, hold: HoldId) -> observer::HoldId {
         observer::HoldId::new(self.number, hold.serial())
     }
@@ -103,7 +116,7 @@ impl Begun {
         let event = AcquireBegun { id, key: &observed.key, mode, stands_for };
         observed.observers.tell(|observer| observer.acquire_begun(&event));
         let begun = now(observed.clock);
-        observed.sample.begins(stands_for, begun);
+        observed.sample.note(stands_for, begun);
         let story = Story { id, mode, begun, waits: false, stands_for, is_part: false };
         Self(Box::new(story))
     }

@@ -10,18 +10,21 @@ use lock_core::observer::AcquisitionId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sampling {
     /// All acquisitions; of a lock that is acquired very often, one in [`SPARSE`].
-    WhileQuick,
+    ByPace,
     /// One in this many acquisitions, on average.
     OneIn(u32),
 }
 
 /// The size of the sample of a lock that is acquired very often.
 const SPARSE: u32 = 64;
-/// A lock is acquired very often if the time between acquisitions is shorter. The events of one acquisition then cost a
-/// noticeable part of that time.
+/// The sample becomes sparse when so many acquisitions in a row take less than [`QUICK`] each, on average. A crowd that
+/// comes at once is smaller.
+const RUN: u32 = 1_000;
+/// The events of one acquisition cost a noticeable part of this time.
 const QUICK: Duration = Duration::from_micros(10);
-/// So many acquisitions in a row have to be quick. Fewer could be an accident.
-const STREAK: u32 = 128;
+/// A sparse sample becomes whole again when no acquisition of the sample has begun for this time. In this time,
+/// [`SPARSE`] acquisitions of 20 µs each begin.
+const LULL: Duration = Duration::from_micros(20 * SPARSE as u64);
 
 /// The sample of one lock. Several threads draw from it at once: they may disagree for a moment on how many
 /// acquisitions an event stands for, but each event says so for itself.
@@ -59,107 +62,162 @@ impl Size {
 /// How quickly the acquisitions in the sample follow one another.
 #[derive(Default)]
 struct Pace {
+    /// When the latest one began.
     latest: AtomicU64,
-    streak: AtomicU32,
+    /// When the present run began, and its length.
+    since: AtomicU64,
+    run: AtomicU32,
 }
 
 impl Sample {
     pub(super) fn new(sampling: Sampling) -> Self {
         let (one_in, pace) = match sampling {
-            Sampling::WhileQuick => (1, Some(Box::default())),
+            Sampling::ByPace => (1, Some(Box::default())),
             Sampling::OneIn(one_in) => (one_in.max(1), None),
         };
         Self { size: AtomicU64::new(Size::one_in(one_in).packed()), pace }
     }
 
-    /// How many acquisitions this one stands for. `None` if it is not in the sample. Any regularity in the order of
-    /// acquisitions makes no difference.
+    /// How many acquisitions this one stands for. `None` if it is not in the sample.
     #[inline]
     pub(super) fn draw(&self, id: AcquisitionId) -> Option<u32> {
         let size = Size::unpacked(self.size.load(Ordering::Relaxed));
-        // The golden ratio scatters numbers that follow one another.
-        let scattered = (id.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-        (scattered <= size.highest).then_some(size.one_in)
+        (scattered(id.get()) <= size.highest).then_some(size.one_in)
     }
 
     /// An acquisition in the sample begins, and stands for this many.
     #[inline]
-    pub(super) fn begins(&self, stands_for: u32, now: Instant) {
+    pub(super) fn note(&self, stands_for: u32, now: Instant) {
         let Some(pace) = &self.pace else { return };
-        let latest = Instant::from_nanos(pace.latest.swap(now.as_nanos(), Ordering::Relaxed));
-        let gap = now.saturating_duration_since(latest);
-        // The clock of a test may stand still, and then it tells nothing.
-        if gap.is_zero() {
-            return;
-        }
         if stands_for > 1 {
-            // The size changes at one pace in one direction, and at half that pace in the other.
-            if gap > 2 * QUICK * stands_for {
-                pace.streak.store(0, Ordering::Relaxed);
-                self.size.store(Size::one_in(1).packed(), Ordering::Relaxed);
+            self.note_missed(now);
+        } else if pace.run.fetch_add(1, Ordering::Relaxed) + 1 >= RUN {
+            let since = pace.begin_run(now);
+            let took = now.saturating_duration_since(since);
+            // The clock of a test may stand still, and then it tells nothing.
+            if !took.is_zero() && took < RUN * QUICK {
+                self.resize(SPARSE);
             }
-        } else if gap >= QUICK {
-            pace.streak.store(0, Ordering::Relaxed);
-        } else if pace.streak.fetch_add(1, Ordering::Relaxed) >= STREAK {
-            self.size.store(Size::one_in(SPARSE).packed(), Ordering::Relaxed);
+        }
+        pace.latest.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// An acquisition, which may be outside the sample, was under way at this instant.
+    #[inline]
+    pub(super) fn note_missed(&self, now: Instant) {
+        let Some(pace) = &self.pace else { return };
+        let latest = Instant::from_nanos(pace.latest.load(Ordering::Relaxed));
+        if now.saturating_duration_since(latest) > LULL && self.is_sparse() {
+            pace.begin_run(now);
+            self.resize(1);
         }
     }
+
+    /// Whether some acquisitions are outside the sample.
+    #[inline]
+    pub(super) fn is_sparse(&self) -> bool {
+        Size::unpacked(self.size.load(Ordering::Relaxed)).one_in > 1
+    }
+
+    fn resize(&self, one_in: u32) {
+        self.size.store(Size::one_in(one_in).packed(), Ordering::Relaxed);
+    }
+}
+
+impl Pace {
+    /// Returns when the run before began.
+    fn begin_run(&self, now: Instant) -> Instant {
+        self.run.store(0, Ordering::Relaxed);
+        Instant::from_nanos(self.since.swap(now.as_nanos(), Ordering::Relaxed))
+    }
+}
+
+/// A number without any order, for each name. This is the finalizer of SplitMix64.
+#[inline]
+fn scattered(name: u64) -> u32 {
+    let mut z = name;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z >> 32) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NANO: Duration = Duration::from_nanos(1);
+    const MICRO: Duration = Duration::from_micros(1);
 
-    /// Acquires a lock this often, at this pace. Returns how many acquisitions were in the sample, and how many they
-    /// stand for.
-    fn acquire(sample: &Sample, now: &mut Instant, count: u32, pace: Duration) -> (u32, u32) {
-        let mut drawn = (0, 0);
-        for _ in 0..count {
-            *now = *now + pace;
-            if let Some(stands_for) = sample.draw(AcquisitionId::draw()) {
-                sample.begins(stands_for, *now);
-                drawn = (drawn.0 + 1, drawn.1 + stands_for);
-            }
+    /// A lock that is acquired, and the time.
+    struct Scene(Sample, Instant);
+
+    impl Scene {
+        fn new(sampling: Sampling) -> Self {
+            Self(Sample::new(sampling), Instant::from_nanos(1 << 40))
         }
-        drawn
+
+        /// Acquires the lock this often, at this pace. Returns how many acquisitions were in the sample, and how many
+        /// they stand for.
+        fn acquire(&mut self, count: u32, pace: Duration) -> (u32, u32) {
+            let Self(sample, now) = self;
+            let mut drawn = (0, 0);
+            for _ in 0..count {
+                *now = *now + pace;
+                match sample.draw(AcquisitionId::draw()) {
+                    Some(stands_for) => {
+                        sample.note(stands_for, *now);
+                        drawn = (drawn.0 + 1, drawn.1 + stands_for);
+                    }
+                    None => sample.note_missed(*now),
+                }
+            }
+            drawn
+        }
     }
 
     #[test]
-    fn the_sample_is_whole_until_a_lock_is_acquired_very_often() {
-        let (sample, mut now) = (Sample::new(Sampling::WhileQuick), Instant::from_nanos(1 << 40));
-        assert_eq!(acquire(&sample, &mut now, 10_000, QUICK), (10_000, 10_000));
-        let (drawn, stands_for) = acquire(&sample, &mut now, 1_000_000, QUICK / 10);
-        assert!((15_000..17_000).contains(&drawn), "{drawn}");
-        assert!((960_000..1_040_000).contains(&stands_for), "{stands_for}");
-        // The next acquisition in the sample shows that the time is over.
-        let (drawn, stands_for) = acquire(&sample, &mut now, 10_000, QUICK * 3);
-        assert!(drawn > 9_500 && stands_for > 9_500, "{drawn}, {stands_for}");
+    fn the_sample_is_whole_unless_a_lock_is_acquired_very_often() {
+        let mut scene = Scene::new(Sampling::ByPace);
+        assert_eq!(scene.acquire(10_000, QUICK), (10_000, 10_000));
+        let (drawn, stands_for) = scene.acquire(1_000_000, MICRO);
+        assert!((14_000..20_000).contains(&drawn), "{drawn}");
+        assert!((940_000..1_060_000).contains(&stands_for), "{stands_for}");
     }
 
     #[test]
-    fn quick_acquisitions_with_pauses_between_them_are_all_in_the_sample() {
-        let (sample, mut now) = (Sample::new(Sampling::WhileQuick), Instant::from_nanos(1 << 40));
-        for _ in 0..100 {
-            now = now + QUICK;
-            assert_eq!(acquire(&sample, &mut now, STREAK, NANO), (STREAK, STREAK));
+    fn one_acquisition_at_most_is_missed_after_a_burst() {
+        for pause in [LULL * 2, Duration::from_secs(60)] {
+            let mut scene = Scene::new(Sampling::ByPace);
+            scene.acquire(10 * RUN, MICRO);
+            assert!(scene.0.is_sparse());
+            let (drawn, _) = scene.acquire(20, pause);
+            assert!(drawn >= 19, "{drawn}");
+        }
+    }
+
+    #[test]
+    fn a_crowd_that_comes_at_once_is_in_the_sample() {
+        let mut scene = Scene::new(Sampling::ByPace);
+        for _ in 0..20 {
+            assert_eq!(scene.acquire(1, RUN * QUICK), (1, 1));
+            assert_eq!(scene.acquire(RUN / 2, Duration::from_nanos(1)), (RUN / 2, RUN / 2));
         }
     }
 
     #[test]
     fn a_clock_that_stands_still_makes_no_acquisition_quick() {
-        let (sample, mut now) = (Sample::new(Sampling::WhileQuick), Instant::from_nanos(1 << 40));
-        assert_eq!(acquire(&sample, &mut now, 1_000, Duration::ZERO), (1_000, 1_000));
+        let mut scene = Scene::new(Sampling::ByPace);
+        assert_eq!(scene.acquire(10 * RUN, Duration::ZERO), (10 * RUN, 10 * RUN));
     }
 
     #[test]
     fn a_fixed_sample_does_not_depend_on_the_pace() {
-        for (one_in, all) in [(0, 10_000), (1, 10_000), (8, 1_250)] {
-            let (sample, mut now) = (Sample::new(Sampling::OneIn(one_in)), Instant::from_nanos(1));
-            let (drawn, stands_for) = acquire(&sample, &mut now, 10_000, NANO);
-            assert!(drawn.abs_diff(all) <= all / 20, "{drawn}");
-            assert_eq!(stands_for, drawn * one_in.max(1));
+        for (one_in, all) in [(0, 20_000), (1, 20_000), (8, 2_500)] {
+            for pace in [MICRO, Duration::from_secs(1)] {
+                let mut scene = Scene::new(Sampling::OneIn(one_in));
+                let (drawn, stands_for) = scene.acquire(20_000, pace);
+                assert!(drawn.abs_diff(all) <= all / 8, "{drawn}");
+                assert_eq!(stands_for, drawn * one_in.max(1));
+            }
         }
     }
 }

@@ -53,7 +53,7 @@ impl Observer for Sums {
 
 #[tokio::test(start_paused = true)]
 async fn observers_hear_of_a_sample_of_a_lock_that_is_acquired_all_the_time() {
-    const PASSES: u32 = 6_000;
+    const PASSES: u32 = 40_000;
     let sums = Arc::new(Sums::default());
     let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
     let lock = locks.observer(sums.clone()).build().unwrap().mutex("it", 0).unwrap();
@@ -62,10 +62,10 @@ async fn observers_hear_of_a_sample_of_a_lock_that_is_acquired_all_the_time() {
         tokio::time::advance(Duration::from_micros(1)).await;
     }
     let events = sums.0.load(Ordering::Relaxed);
-    assert!(events < 4 * PASSES / 10, "{events} events");
+    assert!(events < 4 * PASSES / 20, "{events} events");
     let sums = sums.1.each_ref().map(|sum| sum.load(Ordering::Relaxed));
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
-    assert!(sums[0].abs_diff(PASSES) < PASSES / 20, "{sums:?}");
+    assert!(sums[0].abs_diff(PASSES) < PASSES / 5, "{sums:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,6 +31,10 @@ use crate::outage::Outage;
 /// the metric. After that, an event costs no look-up and no allocation, unless locks have
 /// [classes](MetricsBuilder::classify).
 ///
+/// An event counts for as many acquisitions as it [stands for](lock_core::observer#samples), and its time is recorded
+/// as often, but no more than 64 times. So with `observe_one_in(n)` and a greater `n`, the counters are estimates of
+/// all acquisitions, and the histograms show how times are distributed, but not how many there were.
+///
 /// # Examples
 ///
 /// ```
@@ -259,10 +263,13 @@ impl Observer for Metrics {
     }
 }
 
-/// Records a value once for each of the acquisitions or holds for which it stands.
+/// A time is recorded no more often than this. A recorder takes each one by itself, while the lock is held.
+const MOST_RECORDS: u32 = 64;
+
+/// Records a value once for each of the acquisitions or holds for which it stands, up to [`MOST_RECORDS`].
 #[inline]
 fn record(histogram: &Histogram, value: f64, stands_for: u32) {
-    match stands_for {
+    match stands_for.min(MOST_RECORDS) {
         1 => histogram.record(value),
         many => histogram.record_many(value, many as usize),
     }

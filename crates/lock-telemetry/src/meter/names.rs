@@ -88,9 +88,9 @@ metrics! {
     STORE_REQUEST_DURATION: Histogram, "lock.store.request.duration", Some(Unit::Seconds), ["verb", "outcome"],
         "How long requests to the store took, by what was asked for and by the answer or the error.";
     HELD: Gauge, "lock.held", None, ["mode"],
-        "How many guards and permits exist.";
+        "How many guards and permits exist; an estimate while a lock is sampled.";
     WAITING: Gauge, "lock.waiting", None, ["mode"],
-        "How many calls for a lock are under way.";
+        "How many calls for a lock are under way; an estimate while a lock is sampled.";
     RENEWALS_FAILING: Gauge, "lock.renewals.failing", None, [],
         "How many leases were not renewed at the last try.";
     NODES_OUT: Gauge, "lock.nodes.out", None, ["node"],

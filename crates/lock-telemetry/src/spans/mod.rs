@@ -27,7 +27,7 @@ use crate::outage::{News, Outage};
 ///
 /// | event | level |
 /// | --- | --- |
-/// | a lease is lost, in the span of each hold that loses it | `WARN` |
+/// | a lease is lost, in the span of each hold that loses it; without a span if observers have heard of no such hold | `WARN` |
 /// | the first renewal of an outage fails | `WARN` |
 /// | renewals succeed again | `INFO` |
 /// | the driver is late, the clock jumps, a renewal leaves late | `WARN` |
@@ -35,6 +35,9 @@ use crate::outage::{News, Outage};
 ///
 /// An outage begins with a failed renewal. It ends with a successful renewal when no lease fails any more. However many
 /// leases fail in between, there is one line for the beginning and one for the end.
+///
+/// The field `stands_for` of an acquisition and a hold says how many they [stand for](lock_core::observer#samples). It
+/// is 1 unless the lock is acquired very often, or the app has chosen a sample.
 ///
 /// All spans have the level `INFO` and the target `lock`. While no subscriber wants them, they cost next to nothing.
 ///
@@ -84,6 +87,7 @@ impl Observer for Traces {
             "lock.acquire",
             key = %event.key,
             mode = mode(event.mode),
+            stands_for = event.stands_for,
             outcome = Empty,
             entered = Empty,
             error = Empty,
@@ -131,6 +135,7 @@ impl Observer for Traces {
             key = %event.key,
             mode = mode(event.mode),
             token = event.token.get(),
+            stands_for = event.stands_for,
             outcome = Empty,
         );
         if let Some(acquiring) = acquiring {
