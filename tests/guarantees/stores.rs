@@ -26,7 +26,7 @@ const PROMISES: [[&str; 3]; 6] = [
     ],
     [
         "sentinels or a cluster",
-        "while no server fails over; with `confirm`, through failovers too",
+        "while the servers keep their data and no server fails over; with `confirm`, through failovers too",
         "under the conditions on the left",
     ],
     [

@@ -252,9 +252,9 @@
 //!
 //! # Several at once
 //!
-//! Up to 64 exclusive locks are [granted together](lock_core::Backend::try_acquire_all) by one script, if the server
-//! has them all. Other modes cannot be granted together, nor can keys in several slots of a cluster: `lock-sync` then
-//! takes them one after another, all or none.
+//! One script [grants](lock_core::Backend::try_acquire_all) up to 64 exclusive locks together, or none of them. In a
+//! cluster, these locks must be in one slot. The script grants neither other modes nor keys in several slots.
+//! `lock-sync` takes such locks one after another, all or none.
 //!
 //! # As a node of a quorum
 //!

@@ -491,7 +491,8 @@ impl<B: Backend> Builder<B> {
     /// of one acquisition cost some 100 ns, a quarter of which is a look at the clock. That matters only for a lock
     /// that goes from task to task within the process all the time. So when a thousand acquisitions of a lock take less
     /// than ten milliseconds, the observers hear of one in 64 of its acquisitions from then on. When the lock is
-    /// acquired fewer than 50 000 times a second, they hear of all acquisitions again, but for one at most.
+    /// acquired fewer than about 50 000 times a second, they hear of all acquisitions again. They may miss the first
+    /// acquisition after the burst, and the acquisitions that begin before the first one has its outcome.
     ///
     /// An event about an acquisition or a hold says how many acquisitions it
     /// [stands for](lock_core::observer::AcquireEnded::stands_for). The observers hear of every renewal, loss and

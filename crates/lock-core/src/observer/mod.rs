@@ -20,9 +20,10 @@
 //!
 //! The events of one acquisition cost some 100 ns. That matters for a lock that goes from task to task within a process
 //! all the time. Of such a lock, `lock-sync` reports a sample of the acquisitions and their holds. An acquisition in
-//! the sample has all its events, and each event says how many acquisitions it [stands for](AcquireEnded::stands_for):
-//! 1 for every other lock. Add these numbers up instead of counting events. Losses, renewals and hand-overs to other
-//! processes are never sampled.
+//! the sample has all its events, and each event says how many acquisitions it [stands for](AcquireEnded::stands_for).
+//! For every other lock, that number is 1. `lock_sync::Builder::observe_one_in` fixes one sample for all locks instead.
+//! Add these numbers up instead of counting events. Losses, renewals and hand-overs to other processes are never
+//! sampled.
 //!
 //! # Events
 //!
