@@ -149,7 +149,7 @@ impl RedisCluster {
         let (target, slot) = (&self.nodes[to], self.slot_of(key).to_string());
         ok(&target.server, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source.id()]);
         ok(&source.server, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target.id()]);
-        Moving { source, target, slot }
+        Moving { cluster: self, source, target, slot }
     }
 
     /// Makes a replica a primary. If it is not `forced`, its primary agrees. Returns once the replica serves.
@@ -170,6 +170,7 @@ impl RedisCluster {
 /// A slot that is being moved.
 #[derive(Debug)]
 pub struct Moving<'a> {
+    cluster: &'a RedisCluster,
     source: &'a ClusterNode,
     target: &'a ClusterNode,
     slot: String,
@@ -189,10 +190,14 @@ impl Moving<'_> {
         keys.len()
     }
 
-    /// Names the new owner of the slot, which has to have all keys.
+    /// Names the new owner of the slot, which has to have all keys: to the owner first, and then to the other primaries,
+    /// as `redis-cli` does.
     pub fn finish(&self) {
         let id = self.target.id();
-        for node in [self.target, self.source] {
+        let is_primary = |node: &&ClusterNode| says(&node.server, "replication", "role:master");
+        let others = self.cluster.nodes.iter().filter(is_primary);
+        let others = others.filter(|node| !std::ptr::eq(*node, self.target));
+        for node in std::iter::once(self.target).chain(others) {
             ok(&node.server, &["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
         }
     }

@@ -32,7 +32,9 @@ pub(crate) async fn renewed(backend: &RedisBackend, claim: &Claim) {
     loop {
         match backend.renew(&Renew::new(claim.clone(), long())).await {
             Renewal::Renewed { .. } => return,
-            Renewal::Unknown(error) if error.is_retryable() => {}
+            Renewal::Unknown(error) if error.is_retryable() => {
+                println!("not renewed yet: {error:?}")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -43,7 +45,7 @@ pub(crate) async fn released(backend: &RedisBackend, claim: &Claim) -> Released 
     loop {
         match backend.release(claim).await {
             Ok(released) => return released,
-            Err(error) if error.is_retryable() => {}
+            Err(error) if error.is_retryable() => println!("not released yet: {error:?}"),
             Err(error) => panic!("{error}"),
         }
     }
