@@ -66,7 +66,7 @@ struct Pace {
     latest: AtomicU64,
     /// When the present run began, and its length.
     since: AtomicU64,
-    run: AtomicU32,
+    length: AtomicU32,
 }
 
 impl Sample {
@@ -91,13 +91,8 @@ impl Sample {
         let Some(pace) = &self.pace else { return };
         if stands_for > 1 {
             self.note_missed(now);
-        } else if pace.run.fetch_add(1, Ordering::Relaxed) + 1 >= RUN {
-            let since = pace.begin_run(now);
-            let took = now.saturating_duration_since(since);
-            // The clock of a test may stand still, and then it tells nothing.
-            if !took.is_zero() && took < RUN * QUICK {
-                self.resize(SPARSE);
-            }
+        } else if pace.ends_quick_run(now) {
+            self.resize(SPARSE);
         }
         pace.latest.store(now.as_nanos(), Ordering::Relaxed);
     }
@@ -108,7 +103,7 @@ impl Sample {
         let Some(pace) = &self.pace else { return };
         let latest = Instant::from_nanos(pace.latest.load(Ordering::Relaxed));
         if now.saturating_duration_since(latest) > LULL && self.is_sparse() {
-            pace.begin_run(now);
+            pace.length.store(0, Ordering::Relaxed);
             self.resize(1);
         }
     }
@@ -125,10 +120,20 @@ impl Sample {
 }
 
 impl Pace {
-    /// Returns when the run before began.
-    fn begin_run(&self, now: Instant) -> Instant {
-        self.run.store(0, Ordering::Relaxed);
-        Instant::from_nanos(self.since.swap(now.as_nanos(), Ordering::Relaxed))
+    /// Notes one more acquisition of the run. Returns whether it is the last one of a quick run.
+    fn ends_quick_run(&self, now: Instant) -> bool {
+        let before = self.length.fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            self.since.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        if before + 1 < RUN {
+            return false;
+        }
+        self.length.store(0, Ordering::Relaxed);
+        let since = Instant::from_nanos(self.since.load(Ordering::Relaxed));
+        let took = now.saturating_duration_since(since);
+        // A run has one gap less than acquisitions. The clock of a test may stand still, and then it tells nothing.
+        !took.is_zero() && took < (RUN - 1) * QUICK
     }
 }
 
@@ -181,6 +186,13 @@ mod tests {
         let (drawn, stands_for) = scene.acquire(1_000_000, MICRO);
         assert!((14_000..20_000).contains(&drawn), "{drawn}");
         assert!((940_000..1_060_000).contains(&stands_for), "{stands_for}");
+    }
+
+    #[test]
+    fn the_first_quick_run_is_noticed() {
+        let mut scene = Scene::new(Sampling::ByPace);
+        assert_eq!(scene.acquire(RUN, MICRO), (RUN, RUN));
+        assert!(scene.0.is_sparse());
     }
 
     #[test]
