@@ -192,10 +192,20 @@ impl Moving<'_> {
 
     /// Names the new owner of the slot, which has to have all keys: to the owner first, and then to the other primaries,
     /// as `redis-cli` does.
+    ///
+    /// # Panics
+    ///
+    /// If the new owner does not hear of the latest epoch of the cluster. It would take an epoch that another server
+    /// has already. Then the former owner may get the slot back, and the new owner deletes all keys.
     pub fn finish(&self) {
         let id = self.target.id();
+        let nodes = &self.cluster.nodes;
+        eventually("the new owner knows the latest epoch", LIMIT, || {
+            let latest = nodes.iter().filter_map(|node| node.epoch("cluster_my_epoch")).max();
+            self.target.epoch("cluster_current_epoch") >= latest
+        });
         let is_primary = |node: &&ClusterNode| says(&node.server, "replication", "role:master");
-        let others = self.cluster.nodes.iter().filter(is_primary);
+        let others = nodes.iter().filter(is_primary);
         let others = others.filter(|node| !std::ptr::eq(*node, self.target));
         for node in std::iter::once(self.target).chain(others) {
             ok(&node.server, &["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
@@ -255,9 +265,20 @@ impl ClusterNode {
 
     /// Whether this server says that all slots are served.
     pub fn serves(&self) -> bool {
-        let Ok(Value::Text(info)) = self.server.try_cli(&["CLUSTER", "INFO"]) else { return false };
+        let says = |field, value: &str| self.info(field).is_some_and(|it| it == value);
+        says("cluster_state", "ok") && says("cluster_slots_ok", "16384")
+    }
+
+    /// A field of what this server says about the cluster, if it runs.
+    fn info(&self, field: &str) -> Option<String> {
+        let Ok(Value::Text(info)) = self.server.try_cli(&["CLUSTER", "INFO"]) else { return None };
         let info = String::from_utf8_lossy(&info).into_owned();
-        ["cluster_state:ok", "cluster_slots_ok:16384"].iter().all(|it| info.contains(it))
+        let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(name, _)| *name == field).map(|(_, value)| value.to_owned())
+    }
+
+    fn epoch(&self, field: &str) -> Option<u64> {
+        self.info(field)?.parse().ok()
     }
 
     /// Whether this server runs, is a primary and says that it serves the slot.
