@@ -24,6 +24,12 @@ struct State<T> {
     attempts: Attempts,
 }
 
+impl<T: MayEnd> State<T> {
+    fn current(&self) -> Option<Arc<T>> {
+        self.current.as_ref().filter(|it| !it.is_over()).cloned()
+    }
+}
+
 type Opening<T> = Shared<BoxFuture<'static, Result<Arc<T>, Error>>>;
 
 impl<T: MayEnd> Kept<T> {
@@ -34,7 +40,7 @@ impl<T: MayEnd> Kept<T> {
 
     /// The connection, if it is open.
     pub(crate) fn current(&self) -> Option<Arc<T>> {
-        lock(&self.0).current.as_ref().filter(|it| !it.is_over()).cloned()
+        lock(&self.0).current()
     }
 
     /// The connection, which `open` opens if there is none and the pause after the last failure is over. `open` may
@@ -48,8 +54,8 @@ impl<T: MayEnd> Kept<T> {
     {
         let opening = {
             let mut state = lock(&self.0);
-            if let Some(current) = state.current.as_ref().filter(|it| !it.is_over()) {
-                return Ok(Arc::clone(current));
+            if let Some(current) = state.current() {
+                return Ok(current);
             }
             state.current = None;
             match state.opening.clone() {
