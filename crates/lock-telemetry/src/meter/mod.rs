@@ -269,8 +269,5 @@ const MOST_RECORDS: u32 = 64;
 /// Records a value once for each of the acquisitions or holds for which it stands, up to [`MOST_RECORDS`].
 #[inline]
 fn record(histogram: &Histogram, value: f64, stands_for: u32) {
-    match stands_for.min(MOST_RECORDS) {
-        1 => histogram.record(value),
-        many => histogram.record_many(value, many as usize),
-    }
+    histogram.record_many(value, stands_for.min(MOST_RECORDS) as usize);
 }
