@@ -56,16 +56,6 @@ pub enum Handoff {
     },
 }
 
-impl Handoff {
-    /// Whether the lock may go to another holder of the process after `served` holders in the time `elapsed`.
-    pub(crate) fn allows(self, served: u32, elapsed: Duration) -> bool {
-        match self {
-            Self::Never | Self::Fair => false,
-            Self::Budget { handoffs, time } => served <= handoffs && elapsed < time,
-        }
-    }
-}
-
 impl Default for Handoff {
     /// A budget of 256 hand-offs or 10 ms, whichever comes first.
     fn default() -> Self {

@@ -59,18 +59,18 @@ impl BareLock {
     }
 
     pub(crate) fn with_handoff(mut self, handoff: Handoff) -> Self {
-        self.manner.handoff = handoff;
+        self.manner = self.manner.with_handoff(handoff);
         self
     }
 
     pub(crate) fn with_cache(mut self, idle: Duration) -> Self {
-        self.manner.cache = Some(idle);
+        self.manner = self.manner.with_cache(Some(idle));
         self
     }
 
     /// This lock, whose grants carry the value beside the lock.
     pub(crate) fn with_value(mut self) -> Self {
-        self.manner.value = true;
+        self.manner = self.manner.with_value();
         self
     }
 

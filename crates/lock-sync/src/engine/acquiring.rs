@@ -27,7 +27,6 @@ pub(crate) struct Acquiring {
     begun: Option<Begun>,
 }
 
-#[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each request")]
 enum State {
     New(Wait),
     /// As new, but the short way beside other holders is not open.

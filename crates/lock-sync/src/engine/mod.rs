@@ -13,6 +13,7 @@ mod hold;
 mod holds;
 mod labels;
 mod machine;
+mod manner;
 #[cfg(test)]
 mod modes;
 mod observed;
@@ -49,7 +50,8 @@ pub(crate) use held::Held;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
 pub(crate) use labels::Labels;
-pub(crate) use machine::{Denial, Manner, Policy, Return, Ticket, Write};
+pub(crate) use machine::{Denial, Policy, Return, Ticket, Write};
+pub(crate) use manner::Manner;
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;
 pub(crate) use sample::Sampling;

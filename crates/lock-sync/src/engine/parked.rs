@@ -12,7 +12,6 @@ use crate::sync::{Mutex, MutexGuard};
 /// So the driver wakes up once for the answer, and not also to send the request.
 pub(super) struct Parked<E: Asks>(Mutex<State<E>>);
 
-#[allow(clippy::large_enum_variant, reason = "there is one of them for each request")]
 enum State<E: Asks> {
     /// The request is being sent, and may have been woken meanwhile.
     Sending {

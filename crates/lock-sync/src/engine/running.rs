@@ -1,18 +1,19 @@
 //! A request to the store that is under way.
 
 use std::any::Any;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use lock_core::observer::{HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode,
     PermitBackend, Released, Renew, Renewal, Ttl,
 };
+use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -55,8 +56,8 @@ pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
 #[must_use = "a request does nothing unless polled"]
 pub(crate) struct Running<E: Asks> {
     entry: Arc<E>,
-    verb: Verb,
-    /// The mutex is never locked: it makes the futures that hold a request `Sync`.
+    /// `None` once the request is over or has moved on. The mutex is never locked: it makes the futures that hold a
+    /// request `Sync`.
     request: Option<Mutex<Request>>,
     home: Home,
     /// Whether the driver has the request, or has gone: then the request moves to no other place when it is dropped.
@@ -84,7 +85,31 @@ enum Answer {
     Release(Result<(Released, Option<AcquireOutcome>), Error>),
 }
 
-type Request = BoxFuture<'static, Answer>;
+/// A request that was sent, with its verb in the same box: futures that wait for a lock are small.
+type Request = Pin<Box<dyn Sent>>;
+
+trait Sent: Send {
+    fn verb(&self) -> &Verb;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer>;
+}
+
+#[pin_project]
+struct Asked<F> {
+    verb: Verb,
+    #[pin]
+    answer: F,
+}
+
+impl<F: Future<Output = Answer> + Send> Sent for Asked<F> {
+    fn verb(&self) -> &Verb {
+        &self.verb
+    }
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        self.project().answer.poll(context)
+    }
+}
 
 /// How long the driver waits for the answer to a request that it took over from a task, before it asks again. If the
 /// task's runtime is alive, the answer takes no longer than it would have taken the task.
@@ -118,9 +143,8 @@ impl<E: Asks> Running<E> {
 
     fn new(entry: &Arc<E>, verb: Verb, home: Home) -> Self {
         Self {
-            request: Some(Mutex::new(verb.send(Arc::clone(&entry.shared().backend)))),
+            request: Some(Mutex::new(verb.send(&entry.shared().backend))),
             entry: Arc::clone(entry),
-            verb,
             home,
             adopted: false,
             wanted: false,
@@ -136,8 +160,8 @@ impl<E: Asks> Running<E> {
         if self.request.is_none() {
             return Poll::Ready(None);
         }
-        let answer = ready!(self.poll_request(context));
-        Poll::Ready(self.report(answer))
+        let (answer, request) = ready!(self.poll_request(context));
+        Poll::Ready(self.report(&answer, request.verb()))
     }
 
     /// Polls the request of a waiter, on the waiter's own task. Once it is ready, the entry knows the answer. Returns
@@ -150,32 +174,36 @@ impl<E: Asks> Running<E> {
         if self.request.is_none() {
             return Poll::Ready(None);
         }
-        match (ready!(self.poll_request(context)), &self.verb) {
+        let (answer, request) = ready!(self.poll_request(context));
+        Poll::Ready(match (&answer, request.verb()) {
             (Answer::Attempt(result), Verb::Attempt(request)) => {
-                Poll::Ready(self.entry.answered(id, &request.claim, &result))
+                self.entry.answered(id, &request.claim, result)
             }
-            (answer, _) => {
-                self.report(answer);
-                Poll::Ready(None)
+            (answer, verb) => {
+                self.report(answer, verb);
+                None
             }
-        }
+        })
     }
 
-    /// Polls the request for its answer, without telling the entry.
-    fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+    /// Polls the request for its answer, without telling the entry. Then the request is over.
+    fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<(Answer, Request)> {
         let Some(request) = &mut self.request else { return Poll::Pending };
-        let request = request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
+        let request = request.get_mut().unwrap_or_else(PoisonError::into_inner);
         let elsewhere = self.home == Home::Driver || Handle::try_current().is_err();
         let runtime = self.entry.shared().runtime().filter(|_| elsewhere);
         let _entered = runtime.map(Handle::enter);
-        let answer = match catch_unwind(AssertUnwindSafe(|| request.poll(context))) {
+        let answer = match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(answer)) => answer,
             // A backend that panics must not take the lock with it.
-            Err(panic) => self.verb.failed(ErrorKind::Other, panic_message(&*panic)),
+            Err(panic) => request.verb().failed(ErrorKind::Other, panic_message(&*panic)),
         };
-        self.request = None;
-        Poll::Ready(answer)
+        self.take().map_or(Poll::Pending, |request| Poll::Ready((answer, request)))
+    }
+
+    fn take(&mut self) -> Option<Request> {
+        Some(self.request.take()?.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Makes the driver run the request to its end.
@@ -193,20 +221,18 @@ impl<E: Asks> Running<E> {
         self.adopted = true;
         if self.home == Home::Asker {
             let first = timeout(GRACE, poll_fn(|context| self.poll_request(context))).await;
-            if let Ok(answer) = first
+            if let Ok((answer, request)) = &first
                 && answer.says_something()
             {
-                self.report(answer);
+                self.report(answer, request.verb());
                 return;
             }
-            self.ask_again();
+            self.ask_again(first.ok().map(|(_, failed)| failed));
         }
         let limit = self.limit();
         let answered = poll_fn(|context| self.poll(context).map(drop));
         if timeout(limit, answered).await.is_err() {
-            self.request = None;
-            let why = format!("no answer within {limit:?}");
-            self.report(self.verb.failed(ErrorKind::Timeout, why));
+            self.give_up(ErrorKind::Timeout, format!("no answer within {limit:?}"));
         }
     }
 
@@ -221,33 +247,46 @@ impl<E: Asks> Running<E> {
     /// Then the answer may have arrived without being read. Or that runtime has gone, with its connection and timers,
     /// and the resulting error says nothing about the store. Requests are idempotent by owner, so the second answer
     /// is as good as the first. The first answer may still come: see [`undo_late_grant`].
-    fn ask_again(&mut self) {
-        let again = self.verb.send(Arc::clone(&self.entry.shared().backend));
+    fn ask_again(&mut self, failed: Option<Request>) {
+        let pending = self.take();
+        let Some(first) = failed.as_ref().or(pending.as_ref()) else { return };
+        let again = first.verb().clone().send(&self.entry.shared().backend);
+        self.request = Some(Mutex::new(again));
         self.home = Home::Driver;
-        let first = self.request.replace(Mutex::new(again));
-        let Verb::Attempt(request) = &self.verb else { return };
-        match first {
-            Some(first) => {
-                let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
-                let (entry, claim) = (Arc::clone(&self.entry), request.claim.clone());
-                tokio::spawn(undo_late_grant(entry, claim, first, self.limit()));
+        let Verb::Attempt(request) = first.verb() else { return };
+        let claim = request.claim.clone();
+        match pending {
+            Some(pending) => {
+                let entry = Arc::clone(&self.entry);
+                tokio::spawn(undo_late_grant(entry, claim, pending, self.limit()));
             }
             // The first request has failed, and the store may still carry it out.
-            None => self.entry.event(|machine| machine.attempt_repeated(&request.claim)),
+            None => self.entry.event(|machine| machine.attempt_repeated(&claim)),
         }
     }
 
-    fn limit(&self) -> Duration {
-        match &self.verb {
-            Verb::Renew(_, _, limit) | Verb::Convert(_, limit) => *limit,
-            _ => self.entry.policy().ttl.duration(),
+    fn limit(&mut self) -> Duration {
+        let ttl = self.entry.policy().ttl.duration();
+        let request = self.request.as_mut().map(Mutex::get_mut);
+        match request.map(|request| request.unwrap_or_else(PoisonError::into_inner).verb()) {
+            Some(Verb::Renew(_, _, limit) | Verb::Convert(_, limit)) => *limit,
+            _ => ttl,
         }
     }
 
-    fn report(&self, answer: Answer) -> Option<Result<Released, Error>> {
+    /// Drops the request, and reports that there is no answer.
+    fn give_up(&mut self, kind: ErrorKind, why: String) {
+        if let Some(request) = self.take() {
+            let verb = request.verb().clone();
+            drop(request);
+            self.report(&verb.failed(kind, why), &verb);
+        }
+    }
+
+    fn report(&self, answer: &Answer, verb: &Verb) -> Option<Result<Released, Error>> {
         let key = self.entry.key();
         // The machine borrows the answer, so that no error is dropped under its lock.
-        match (&answer, &self.verb) {
+        match (answer, verb) {
             (Answer::Attempt(result), Verb::Attempt(request)) => {
                 self.entry.event(|machine| machine.attempt_done(&request.claim, result));
             }
@@ -319,30 +358,35 @@ impl Answer {
 }
 
 impl Verb {
-    fn send(&self, backend: Arc<dyn Backend>) -> Request {
-        let mut verb = self.clone();
-        verb.claims(|claim| known_to(&*backend, claim));
+    fn send(self, backend: &Arc<dyn Backend>) -> Request {
+        let (mut sent, backend) = (self.clone(), Arc::clone(backend));
+        sent.claims(|claim| known_to(&*backend, claim));
         // Called on the `dyn Backend` itself: the implementation for `Arc` allocates once more.
-        match verb {
+        match sent {
             Self::Attempt(request) => {
-                Box::pin(async move { Answer::Attempt((*backend).try_acquire(&request).await) })
+                self.to(async move { Answer::Attempt((*backend).try_acquire(&request).await) })
             }
             Self::Convert(request, _) => {
-                Box::pin(async move { Answer::Attempt(convert(&*backend, &request).await) })
+                self.to(async move { Answer::Attempt(convert(&*backend, &request).await) })
             }
             Self::Renew(request, ..) => {
-                Box::pin(async move { Answer::Renew((*backend).renew(&request).await) })
+                self.to(async move { Answer::Renew((*backend).renew(&request).await) })
             }
-            Self::Forget(claim, counting) => Box::pin(async move {
+            Self::Forget(claim, counting) => self.to(async move {
                 Answer::Release((*counting).forget(&claim).await.map(|released| (released, None)))
             }),
-            Self::Release(claim, None) => Box::pin(async move {
+            Self::Release(claim, None) => self.to(async move {
                 Answer::Release((*backend).release(&claim).await.map(|released| (released, None)))
             }),
-            Self::Release(claim, Some(next)) => Box::pin(async move {
+            Self::Release(claim, Some(next)) => self.to(async move {
                 Answer::Release((*backend).release_and_requeue(&claim, &next).await)
             }),
         }
+    }
+
+    /// The request with this verb, and the future of its answer.
+    fn to(self, answer: impl Future<Output = Answer> + Send + 'static) -> Request {
+        Box::pin(Asked { verb: self, answer })
     }
 
     fn claims(&mut self, mut change: impl FnMut(&mut Claim)) {
@@ -371,12 +415,13 @@ impl Verb {
 
 impl<E: Asks> Drop for Running<E> {
     fn drop(&mut self) {
-        let Some(request) = self.request.take() else { return };
+        if self.request.is_none() {
+            return;
+        }
         if !self.adopted {
             let heir = Self {
                 entry: Arc::clone(&self.entry),
-                verb: self.verb.clone(),
-                request: Some(request),
+                request: self.request.take(),
                 home: self.home,
                 adopted: false,
                 wanted: self.wanted,
@@ -385,9 +430,8 @@ impl<E: Asks> Drop for Running<E> {
             self.entry.shared().send(heir.into());
         } else {
             // The driver has gone: the lease ends by itself.
-            drop(request);
             let why = "the runtime of the driver has stopped".into();
-            self.report(self.verb.failed(ErrorKind::ShuttingDown, why));
+            self.give_up(ErrorKind::ShuttingDown, why);
         }
     }
 }
@@ -406,8 +450,9 @@ async fn convert(backend: &dyn Backend, request: &Convert) -> Result<AcquireOutc
 
 /// Waits for the answer to a request that was repeated meanwhile. The store may have made this grant after it
 /// released the grant of the second request.
-async fn undo_late_grant(entry: Arc<impl Asks>, claim: Claim, first: Request, limit: Duration) {
-    if let Ok(Answer::Attempt(Ok(AcquireOutcome::Granted(_)))) = timeout(limit, first).await {
+async fn undo_late_grant(entry: Arc<impl Asks>, claim: Claim, mut first: Request, limit: Duration) {
+    let answer = poll_fn(|context| first.as_mut().poll(context));
+    if let Ok(Answer::Attempt(Ok(AcquireOutcome::Granted(_)))) = timeout(limit, answer).await {
         entry.event(|machine| machine.forget_unless_known(&claim));
     }
 }

@@ -11,7 +11,8 @@ use tokio::runtime::Handle;
 use super::driver::{Driver, Errand, Flights, Timed, Timers};
 use super::ears::Ears;
 use super::labels::Labels;
-use super::machine::{Denial, Manner, Policy};
+use super::machine::{Denial, Policy};
+use super::manner::Manner;
 use super::queue::Patience;
 use super::sample::Sampling;
 use super::timing::renewal_window;
@@ -143,7 +144,7 @@ impl<E: Keyed> Shared<E> {
                 converts: backend.capabilities().converter().is_some(),
                 label,
             },
-            manner: Manner { handoff: choices.handoff, cache: None, value: false },
+            manner: Manner::new(choices.handoff),
             timers: Arc::new(Timers::new(clock, renewal_window(ttl), choices.observers.clone())),
             flights: Arc::default(),
             backend,

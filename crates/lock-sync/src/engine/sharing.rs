@@ -7,7 +7,7 @@ use lock_core::Mode;
 use super::Entry;
 use super::gate::{Leaving, Right};
 use super::holds::HoldId;
-use super::machine::Manner;
+use super::manner::Manner;
 use crate::sync::atomic::Ordering;
 use crate::sync::now;
 

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use lock_core::{Error, Instant, Mode};
 
-use super::machine::{Entered, Manner, Return};
+use super::machine::{Entered, Return};
+use super::manner::Manner;
 use super::queue::{Patience, WaiterId};
 use super::{Denial, Entry, HoldId, State, Ticket};
 use crate::foreign::discard;

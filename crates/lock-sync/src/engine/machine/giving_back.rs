@@ -24,7 +24,7 @@ impl<W> Machine<W> {
         // Computed first: permits that were freed after a conversion was sent need one more conversion.
         let returns = self.seats.iter().filter_map(|seat| self.to_return(seat)).collect();
         if self.queue.is_empty() {
-            let cached = self.manner.cache.is_some();
+            let cached = self.manner.cache().is_some();
             for leased in self.seats.iter_mut().filter_map(Seat::live_mut) {
                 if leased.is_idle() && !cached {
                     leased.idle_until = self.pass.now;
@@ -65,7 +65,7 @@ impl<W> Machine<W> {
             }
             Seat::Leased(leased) => match &leased.stage {
                 Stage::Going(_) => true,
-                Stage::Live if leased.is_idle() => self.manner.cache.is_none(),
+                Stage::Live if leased.is_idle() => self.manner.cache().is_none(),
                 Stage::Live => leased.is_shrinking(),
                 Stage::Lost(_) => false,
             },

@@ -57,10 +57,11 @@ pub(super) use pass::{Fact, Op};
 pub(crate) use releasing::Ending;
 pub(super) use releasing::Rest;
 pub(super) use terms::Entered;
-pub(crate) use terms::{Denial, Manner, Policy, Ticket};
+pub(crate) use terms::{Denial, Policy, Ticket};
 pub(crate) use writing::Write;
 
 use super::holds::HoldId;
+use super::manner::Manner;
 use super::request::Outage;
 use super::validity::Validity;
 use facts::{Upgrade, Watching};
@@ -133,7 +134,7 @@ impl<W> Machine<W> {
             seats: vec![Seat::Free],
             queue: Queue::new(),
             upgrade: None,
-            manner: Manner { handoff: Handoff::Fair, cache: None, value: false },
+            manner: Manner::new(Handoff::Fair),
             watch: Watching::Off,
             watch_failures: 0,
             rest_at: Instant::FAR_FUTURE,

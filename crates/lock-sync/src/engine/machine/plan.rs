@@ -352,7 +352,7 @@ impl<W> Machine<W> {
         // A second holder does not mean that there will be a third. And another process may be about to join the
         // store's queue, which ends the turn of this process.
         let goes_on = leased.used > 2;
-        let wanted = goes_on || self.manner.cache.is_some() || !self.queue.is_empty();
+        let wanted = goes_on || self.manner.cache().is_some() || !self.queue.is_empty();
         match leased.is_idle() {
             true => leased.tokens.left() < if wanted { LOW_TOKENS } else { 1 },
             false => goes_on && leased.turn.is_quiet() && leased.tokens.left() < LOW_TOKENS,

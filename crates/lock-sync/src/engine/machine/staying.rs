@@ -6,7 +6,6 @@ use lock_core::{Instant, Mode, Ttl};
 
 use super::leased::{Leased, PAUSE};
 use super::{Manner, Policy};
-use crate::handoff::Handoff;
 
 /// A process passes a lease on only while a twentieth of the lease is left, or this time if that is less.
 const SLICE: Duration = Duration::from_millis(100);
@@ -43,7 +42,7 @@ impl Leased {
             && now < self.passes_on_until(policy)
             && (self.stays(now, manner, policy)
                 || self.lets_readers_in(now, policy)
-                || manner.handoff.allows(served, lasted))
+                || manner.allows(served, lasted))
     }
 
     /// The instant from which on the lease has no further holder.
@@ -58,10 +57,7 @@ impl Leased {
     /// Whether no other process is known to want the lease, and the process has not had it for too long.
     #[inline]
     pub(super) fn stays(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
-        policy.renew
-            && manner.handoff != Handoff::Never
-            && self.turn.is_quiet()
-            && !self.has_stayed(now)
+        policy.renew && !manner.is_never() && self.turn.is_quiet() && !self.has_stayed(now)
     }
 
     /// Whether more readers may join the readers under a lease that is too strong and that the store cannot make
@@ -97,9 +93,9 @@ impl Leased {
     /// the lease was taken back before. Once the process has had the lease for too long it does not stay, so that
     /// other processes get a chance.
     pub(super) fn idles(&self, now: Instant, manner: Manner, ttl: Ttl) -> Duration {
-        let may = manner.handoff != Handoff::Never && now < self.idles_until(ttl);
+        let may = !manner.is_never() && now < self.idles_until(ttl);
         let pause = if self.retaken && self.turn.is_quiet() { PAUSE } else { Duration::ZERO };
-        if may { manner.cache.unwrap_or_default().max(pause) } else { Duration::ZERO }
+        if may { manner.cache().unwrap_or_default().max(pause) } else { Duration::ZERO }
     }
 
     /// The instant from which on the process has had the lease for too long to keep it without a holder.

@@ -11,7 +11,6 @@ use crate::engine::labels::{Labelled, Labels};
 use crate::engine::queue::WaiterId;
 use crate::engine::validity::Validity;
 use crate::error::LeaseLost;
-use crate::handoff::Handoff;
 
 /// What a lock promises its holders and its waiters. Locks of one process with one name and one policy are one lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,16 +38,6 @@ impl Policy {
     pub(crate) fn set_label(&mut self, label: &Label, labels: &Labels) {
         self.label = labels.of(label).or(self.label.take());
     }
-}
-
-/// What is to happen to the lease after a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
-    pub(crate) handoff: Handoff,
-    /// How long the process keeps the lease when none of its waiters wants it.
-    pub(crate) cache: Option<Duration>,
-    /// Whether grants are to bring the value beside the lock.
-    pub(crate) value: bool,
 }
 
 /// The outcome of a waiter that has become a holder. The guard carries it.

@@ -23,7 +23,7 @@ pub(crate) struct Write {
 impl<W> Machine<W> {
     /// This request, with the value if the task of the latest call wants it.
     pub(super) fn for_value(&self, request: Acquire) -> Acquire {
-        let wants = self.manner.value && request.claim.mode == Mode::Exclusive;
+        let wants = self.manner.wants_value() && request.claim.mode == Mode::Exclusive;
         if wants { request.with_value() } else { request }
     }
 
@@ -97,7 +97,7 @@ impl<W> Machine<W> {
                 want == leased.claim.mode && kept || self.request_again(hold.seat()).is_some()
             }
             None => {
-                let cached = manner.cache.is_some() && !self.closed && self.policy.renew;
+                let cached = manner.cache().is_some() && !self.closed && self.policy.renew;
                 cached && !leased.idles(now, manner, self.policy.ttl).is_zero()
             }
         }

@@ -7,13 +7,14 @@ use lock_core::Mode;
 use super::events::Event;
 use super::rest::{run, tell};
 use super::{OF, Sent, World};
-use crate::engine::machine::{Manner, Ticket};
+use crate::engine::machine::Ticket;
+use crate::engine::manner::Manner;
 use crate::engine::tests::common::{Answer, Limit, TTL, policy};
 use crate::handoff::Handoff;
 
 /// Runs these events, which a property has found, in a process that wants one permit at a time.
 fn with_permits(events: Vec<Event>) {
-    let manner = Manner { handoff: Handoff::default(), cache: None, value: false };
+    let manner = Manner::new(Handoff::default());
     run(policy(), manner, vec![Mode::Permits { take: 1, of: OF }], None, events);
 }
 
@@ -66,7 +67,7 @@ fn permits_that_were_kept_for_too_long_to_be_passed_on_are_given_back() {
 
 /// Runs these events in a process, and lets all come to rest.
 fn story(wants: Vec<Mode>, cache: Option<Duration>, events: impl AsyncFnOnce(&mut World)) {
-    let manner = Manner { handoff: Handoff::default(), cache, value: false };
+    let manner = Manner::new(Handoff::default()).with_cache(cache);
     tell(async move {
         let mut world = World::new(policy(), manner, wants, None).await;
         events(&mut world).await;

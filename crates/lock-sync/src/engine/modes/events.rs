@@ -6,7 +6,8 @@ use lock_core::{Mode, OwnerToken, Ttl};
 use proptest::prelude::*;
 
 use super::OF;
-use crate::engine::machine::{Manner, Policy};
+use crate::engine::machine::Policy;
+use crate::engine::manner::Manner;
 use crate::engine::tests::common::{Answer, Limit, TTL};
 use crate::handoff::Handoff;
 
@@ -119,5 +120,5 @@ pub(super) fn manner() -> impl Strategy<Value = Manner> {
         1 => Just(Handoff::Never),
     ];
     let cache = proptest::option::weighted(0.3, (1u64..3_000).prop_map(Duration::from_millis));
-    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache, value: false })
+    (handoff, cache).prop_map(|(handoff, cache)| Manner::new(handoff).with_cache(cache))
 }

@@ -5,7 +5,8 @@ use lock_core::{Instant, Mode, Ttl};
 use super::World;
 use super::events::Event;
 use super::rest::tell;
-use crate::engine::machine::{Manner, Opening};
+use crate::engine::machine::Opening;
+use crate::engine::manner::Manner;
 use crate::engine::tests::common::{Answer, Limit, TTL, policy};
 use crate::handoff::Handoff;
 
@@ -121,7 +122,7 @@ fn waiting() -> [Event; 3] {
 
 /// A process with readers after these events. The gate is open for one more reader.
 async fn reading_after(handoff: Handoff, events: Vec<Event>) -> World {
-    let manner = Manner { handoff, cache: None, value: false };
+    let manner = Manner::new(handoff);
     let mut world = World::new(policy(), manner, vec![Mode::Shared, Mode::Exclusive], None).await;
     for event in events.into_iter().chain([READ]) {
         world.event(event).await;

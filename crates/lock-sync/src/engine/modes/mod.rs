@@ -23,7 +23,8 @@ use lock_core::{
 use self::events::Event;
 use self::gates::Gate;
 use self::store::Reply;
-use super::machine::{Machine, Manner, Opening, Policy, Return, Ticket};
+use super::machine::{Machine, Opening, Policy, Return, Ticket};
+use super::manner::Manner;
 use super::queue::WaiterId;
 use super::tests::common::Limit;
 use super::validity::Validity;

@@ -5,7 +5,6 @@ use lock_core::{AcquireOutcome, Contention, OwnerToken};
 use super::common::Limit;
 use super::{JITTER, POLL, World};
 use crate::engine::machine::Ticket;
-use crate::handoff::Handoff;
 
 impl World {
     pub(super) fn served(&mut self, arrival: u32, ticket: Ticket) {
@@ -50,15 +49,8 @@ impl World {
             }
             _ => (owner, u32::from(stays && contention == Some(Contention::Contended))),
         };
-        let allowed = match self.manner.handoff {
-            Handoff::Never => {
-                assert!(!stays, "a guard that is not the store's own");
-                0
-            }
-            Handoff::Fair => 0,
-            Handoff::Budget { handoffs, .. } => handoffs,
-        };
-        assert!(self.turn.1 <= allowed, "others wait, and the budget is used up");
+        assert!(!(stays && self.manner.is_never()), "a guard that is not the store's own");
+        assert!(self.turn.1 <= self.manner.handoffs(), "others wait, and the budget is used up");
     }
 
     pub(super) fn check(&self) {

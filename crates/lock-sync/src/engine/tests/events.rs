@@ -6,7 +6,8 @@ use lock_core::{Hint, OwnerToken, Ttl};
 use proptest::prelude::*;
 
 use super::common::{Answer, Limit, TTL};
-use crate::engine::machine::{Manner, Policy};
+use crate::engine::machine::Policy;
+use crate::engine::manner::Manner;
 use crate::handoff::Handoff;
 
 /// One event. Numbers choose among the present waiters, messages and requests.
@@ -114,5 +115,5 @@ pub(super) fn manner() -> impl Strategy<Value = Manner> {
     });
     let handoff = prop_oneof![1 => Just(Handoff::Never), 2 => Just(Handoff::Fair), 6 => budget];
     let cache = proptest::option::of((0u64..9_000).prop_map(Duration::from_millis));
-    (handoff, cache).prop_map(|(handoff, cache)| Manner { handoff, cache, value: false })
+    (handoff, cache).prop_map(|(handoff, cache)| Manner::new(handoff).with_cache(cache))
 }

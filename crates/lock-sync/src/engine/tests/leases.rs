@@ -130,7 +130,7 @@ fn a_wish_heard_before_the_lease_is_taken_back_counts() {
 #[test]
 fn a_cut_watch_heard_before_the_lease_is_taken_back_counts() {
     let mut world = watched_and_quiet(Some(Duration::from_secs(600)));
-    world.manner.cache = None;
+    world.manner = world.manner.with_cache(None);
     world.event(Event::Release);
     world.event(Event::EndWatch(false));
     world.event(Event::Enter(Limit::None));

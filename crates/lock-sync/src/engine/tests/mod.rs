@@ -22,7 +22,8 @@ use lock_core::{Acquire, Claim, Clock, Error, Hint, Instant, Key, OwnerToken, Re
 
 use self::common::{Answer, Limit, policy};
 use self::events::Event;
-use super::machine::{Machine, Manner, Policy, Ticket};
+use super::machine::{Machine, Policy, Ticket};
+use super::manner::Manner;
 use super::queue::WaiterId;
 use crate::handoff::Handoff;
 
@@ -172,5 +173,5 @@ fn within(handoffs: u32, time: Duration) -> World {
 }
 
 fn with(handoff: Handoff, cache: Option<Duration>) -> World {
-    World::new(policy(), Manner { handoff, cache, value: false })
+    World::new(policy(), Manner::new(handoff).with_cache(cache))
 }
