@@ -6,31 +6,37 @@ use lock_core::Mode;
 use tokio::task::coop::poll_proceed;
 
 use super::BareLock;
-use crate::engine::{Acquiring, Denial, Hold, Wait};
+use crate::engine::{Acquiring, Denial, Hold, Wait, completed};
 use crate::error::{LockError, TryLockError};
 
 /// The wait that the futures of all primitives share. It can be dropped at any point.
-pub(crate) struct Locking {
-    acquiring: Acquiring,
-    hold: Option<Hold>,
+pub(crate) enum Locking {
+    Acquiring(Acquiring),
+    /// The hold is there, but not yet the data, or the turn of the task is over.
+    Held(Hold),
+    Done,
 }
 
 impl BareLock {
     /// Begins to wait for the lock, for a future that yields a guard.
     pub(crate) fn locking(&self, mode: Mode, wait: Wait) -> Locking {
-        Locking { acquiring: self.acquiring(mode, wait), hold: None }
+        Locking::Acquiring(self.acquiring(mode, wait))
     }
 }
 
 impl Locking {
     /// For a caller that blocks its thread: perhaps no other thread runs the runtime of the caller.
     pub(crate) fn on_driver(&mut self) {
-        self.acquiring.on_driver();
+        if let Self::Acquiring(acquiring) = self {
+            acquiring.on_driver();
+        }
     }
 
     /// The reader has tried the short way.
     pub(crate) fn has_tried_to_share(&mut self) {
-        self.acquiring.has_tried_to_share();
+        if let Self::Acquiring(acquiring) = self {
+            acquiring.has_tried_to_share();
+        }
     }
 
     /// The hold, and the data that `take_data` takes once the hold is there.
@@ -39,20 +45,23 @@ impl Locking {
         context: &mut Context<'_>,
         take_data: impl Fn() -> Option<D>,
     ) -> Poll<Result<(Hold, D), Denial>> {
-        let hold = match self.hold.take() {
-            Some(hold) => hold,
-            None => ready!(self.acquiring.poll(context))?,
+        let hold = match self {
+            Self::Acquiring(acquiring) => ready!(acquiring.poll(context))?,
+            Self::Held(_) | Self::Done => {
+                let Self::Held(hold) = std::mem::replace(self, Self::Done) else { completed() };
+                hold
+            }
         };
         // A task that locks in a loop yields to other tasks now and then, as with tokio's locks. The task
         // yields only in its turn, so a used-up budget does not cost the task its place in the line.
         let Poll::Ready(coop) = poll_proceed(context) else {
-            self.hold = Some(hold);
+            *self = Self::Held(hold);
             return Poll::Pending;
         };
         let Some(data) = take_data() else {
             // The engine grants the lock only when no guard is in the way. So only `Debug` can have the data, and
             // only for a moment.
-            self.hold = Some(hold);
+            *self = Self::Held(hold);
             context.waker().wake_by_ref();
             return Poll::Pending;
         };

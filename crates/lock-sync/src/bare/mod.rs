@@ -21,7 +21,7 @@ pub(crate) use retries::Retries;
 
 // The types of the engine that the code above it uses.
 pub(crate) use crate::engine::{
-    Acquiring, Denial, Gathering, Held, Hold, Labels, Policy, Upgrading, Wait, Write,
+    Acquiring, Denial, Gathering, Held, Hold, Labels, Policy, Upgrading, Wait, Write, completed,
 };
 
 /// A lock of this process by its name, with the way in which its holders give it up.

@@ -1,13 +1,13 @@
 //! The acquisition of a lock by one task.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use lock_core::Mode;
 
-use super::gate::Right;
+use super::gate::Way;
 use super::machine::Entered;
-use super::observed::{Begun, Observed};
+use super::observed::{Begun, Observed, Told};
 use super::queue::WaiterId;
 use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket, Wait};
 
@@ -23,6 +23,8 @@ pub(crate) struct Acquiring {
     mode: Mode,
     manner: Manner,
     home: Home,
+    /// Whether there are observers. A copy, so that a poll without observers need not look at the entry.
+    is_observed: bool,
     /// From the first poll until there is an outcome, if there are observers.
     begun: Option<Begun>,
 }
@@ -46,14 +48,14 @@ enum State {
 
 impl Acquiring {
     pub(crate) fn new(entry: Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
-        let home = entry.shared.home;
+        let (home, is_observed) = (entry.shared.home, entry.observed.is_some());
         let (state, patience) = (State::New(wait), Patience::Try);
-        Self { entry: Some(entry), state, patience, mode, manner, home, begun: None }
+        Self { entry: Some(entry), state, patience, mode, manner, home, is_observed, begun: None }
     }
 
     /// The caller has tried the short way, unless observers hear of acquisitions.
     pub(crate) fn has_tried_to_share(&mut self) {
-        if let (State::New(wait), None) = (&self.state, self.observed()) {
+        if let (State::New(wait), false) = (&self.state, self.is_observed) {
             self.state = State::Tried(*wait);
         }
     }
@@ -64,31 +66,34 @@ impl Acquiring {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
-        self.tell_begin();
-        if let Some(right) = self.share() {
-            return Poll::Ready(Ok(self.hold(right)));
+        if self.is_observed {
+            return self.poll_observed(context);
+        }
+        let way = ready!(self.poll_plainly(context))?;
+        Poll::Ready(Ok(self.hold(way, None)))
+    }
+
+    /// The outcome of the wait, without the observers.
+    #[inline]
+    fn poll_plainly(&mut self, context: &mut Context<'_>) -> Poll<Result<Way, Denial>> {
+        if let Some(way) = self.share() {
+            return Poll::Ready(Ok(way));
         }
         loop {
-            let Poll::Ready(outcome) = self.advance(context) else {
-                self.tell_wait();
-                return Poll::Pending;
-            };
+            let outcome = ready!(self.advance(context));
             self.state = State::Done;
             match outcome {
                 Ok(ticket) if ticket.check().is_ok() => {
-                    return Poll::Ready(Ok(self.hold(Right::Ticket(ticket))));
+                    return Poll::Ready(Ok(Way::Ticket(ticket)));
                 }
                 Ok(ticket) => self.begin_anew(ticket),
-                Err(denial) => {
-                    self.tell_end(|begun, observed| begun.denied(observed, &denial));
-                    return Poll::Ready(Err(denial));
-                }
+                Err(denial) => return Poll::Ready(Err(denial)),
             }
         }
     }
 
     /// The short way for one more holder beside others, if there is one.
-    fn share(&self) -> Option<Right> {
+    fn share(&self) -> Option<Way> {
         match (&self.state, &self.entry, self.mode) {
             (State::New(_), Some(entry), Mode::Shared | Mode::Permits { .. }) => {
                 entry.share(self.mode, self.manner)
@@ -97,18 +102,19 @@ impl Acquiring {
         }
     }
 
-    fn hold(&mut self, right: Right) -> Hold {
+    #[inline]
+    fn hold(&mut self, way: Way, told: Option<Told>) -> Hold {
         self.state = State::Done;
         // Moved rather than cloned: many tasks contend for the reference count.
         let Some(entry) = self.entry.take() else { completed() };
-        Hold::new(entry, right, self.mode, self.manner, self.begun.take())
+        Hold::new(entry, way.into(), self.mode.permits(), self.manner, told)
     }
 
     /// The hold is over before it was used.
     fn begin_anew(&mut self, ticket: Ticket) {
         let Some(entry) = &self.entry else { completed() };
-        let right = Right::Ticket(ticket);
-        drop(Hold::new(Arc::clone(entry), right, self.mode, self.manner, None));
+        let (entry, permits) = (Arc::clone(entry), self.mode.permits());
+        drop(Hold::new(entry, ticket.into(), permits, self.manner, None));
         self.state = State::Entering;
     }
 
@@ -118,10 +124,27 @@ impl Acquiring {
         self.entry.as_ref()?.observed.as_deref()
     }
 
-    fn tell_begin(&mut self) {
+    // Apart from the way without observers, which has no other cost than one branch.
+    #[cold]
+    fn poll_observed(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
         if let (State::New(_), None, Some(observed)) = (&self.state, &self.begun, self.observed()) {
             self.begun = Begun::new(observed, self.mode);
         }
+        Poll::Ready(match self.poll_plainly(context) {
+            Poll::Ready(Ok(way)) => {
+                let begun = self.begun.take();
+                let told = self.observed().and_then(|observed| observed.grants(begun, &way));
+                Ok(self.hold(way, told))
+            }
+            Poll::Ready(Err(denial)) => {
+                self.tell_end(|begun, observed| begun.denied(observed, &denial));
+                Err(denial)
+            }
+            Poll::Pending => {
+                self.tell_wait();
+                return Poll::Pending;
+            }
+        })
     }
 
     fn tell_wait(&mut self) {
@@ -195,7 +218,7 @@ impl Acquiring {
     }
 }
 
-fn completed() -> ! {
+pub(crate) fn completed() -> ! {
     panic!("a lock future was polled after it had completed")
 }
 
@@ -207,6 +230,8 @@ impl Drop for Acquiring {
         {
             entry.cancel(id, self.manner);
         }
-        self.tell_end(Begun::abandoned);
+        if self.is_observed {
+            self.tell_end(Begun::abandoned);
+        }
     }
 }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use lock_core::observer::Entered;
 use lock_core::{Clock, FencingToken, Instant};
 
 use super::holds::HoldId;
@@ -30,9 +29,11 @@ pub(super) struct Gate {
 }
 
 /// By which way a holder came to its hold.
-pub(super) enum Right {
+pub(super) enum Way {
+    /// By the machine.
     Ticket(Ticket),
-    Reader(Reader),
+    /// Through the gate.
+    Gate(Reader),
 }
 
 /// A reader that came through the gate.
@@ -40,17 +41,6 @@ pub(super) enum Right {
 pub(super) struct Reader {
     pub(super) hold: HoldId,
     pub(super) token: FencingToken,
-    pub(super) since: Instant,
-}
-
-impl Reader {
-    /// The ticket of the reader, for the handles of its lease.
-    pub(super) fn ticket(&self, lease: &Arc<Validity>) -> Ticket {
-        let Self { hold, token, since } = *self;
-        let (lease, hold_until, entered) =
-            (Arc::clone(lease), Instant::FAR_FUTURE, Entered::Joined);
-        Ticket { hold, lease, token, since, hold_until, entered }
-    }
 }
 
 /// What has to follow when a reader leaves.
@@ -96,7 +86,7 @@ impl Gate {
         self.latest.store(now.as_nanos(), Ordering::Relaxed);
         let kept = if kept { KEPT } else { 0 };
         self.word.store(OPEN | kept | u64::from(inside), Ordering::Release);
-        Reader { hold, token, since: now }
+        Reader { hold, token }
     }
 
     /// Closes the gate. If it was open, returns how many readers are inside, and when one last came in.
@@ -115,7 +105,7 @@ impl Gate {
         (open && now.as_nanos() < self.until.load(Ordering::Relaxed)).then(|| {
             self.word.fetch_add(1, Ordering::Acquire);
             self.latest.store(now.as_nanos(), Ordering::Relaxed);
-            self.reader(now)
+            self.reader()
         })
     }
 
@@ -132,7 +122,7 @@ impl Gate {
         }
         // From here on this reader is inside, so the facts stay.
         let since = now(clock);
-        let reader = self.reader(since);
+        let reader = self.reader();
         if since.as_nanos() >= self.until.load(Ordering::Relaxed) {
             return Some(Err(reader));
         }
@@ -141,10 +131,10 @@ impl Gate {
     }
 
     #[inline]
-    fn reader(&self, since: Instant) -> Reader {
+    fn reader(&self) -> Reader {
         let seat = self.seat.load(Ordering::Relaxed);
         let hold = HoldId::of_gate(seat, self.serial.load(Ordering::Relaxed));
-        Reader { hold, token: FencingToken::new(self.token.load(Ordering::Relaxed)), since }
+        Reader { hold, token: FencingToken::new(self.token.load(Ordering::Relaxed)) }
     }
 
     /// A reader that came through the gate leaves.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use lock_core::Mode;
 
 use super::command::Command;
-use super::gate::Right;
+use super::gate::Way;
 use super::machine::Entered;
 use super::observed::Begun;
 use super::queue::WaiterId;
@@ -164,5 +164,8 @@ impl Drop for Gathering {
 }
 
 fn hold(entry: &Arc<Entry>, ticket: Ticket, begun: Option<Begun>) -> Hold {
-    Hold::new(Arc::clone(entry), Right::Ticket(ticket), Mode::Exclusive, entry.shared.manner, begun)
+    let way = Way::Ticket(ticket);
+    let told = entry.observed.as_ref().and_then(|observed| observed.grants(begun, &way));
+    let permits = Mode::Exclusive.permits();
+    Hold::new(Arc::clone(entry), way.into(), permits, entry.shared.manner, told)
 }

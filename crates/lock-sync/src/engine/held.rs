@@ -8,13 +8,15 @@ use std::time::Duration;
 use futures::future::select;
 use lock_core::{Clock, FencingToken, Instant, Key, Ttl};
 
+use super::hold::Right;
+use super::observed::Told;
 use super::validity::Validity;
-use super::{Asks, Entry, HoldId, Ticket};
+use super::{Asks, Entry, HoldId};
 use crate::error::{LeaseLost, LossReason};
 use crate::foreign::Bell;
 
-/// One hold, as handles see it that may outlive its guard. It is made for the first handle, and keeps neither the
-/// lock nor the lease.
+/// One hold, as handles see it that may outlive its guard. It is made for the first handle or for observers, and keeps
+/// neither the lock nor the lease.
 #[derive(Debug)]
 pub(crate) struct Held {
     key: Key,
@@ -32,11 +34,18 @@ pub(crate) struct Held {
     end: OnceLock<(LeaseLost, Instant)>,
     /// Rings when the guard gives the lease up.
     given_up: Bell,
+    /// What observers have heard of the hold, if they have.
+    told: Option<Told>,
 }
 
 impl Held {
-    pub(super) fn new(entry: &Arc<Entry>, ticket: &Ticket) -> Self {
-        let Ticket { hold, ref lease, token, hold_until, .. } = *ticket;
+    pub(super) fn new(
+        entry: &Arc<Entry>,
+        right: &Right,
+        lease: &Arc<Validity>,
+        told: Option<Told>,
+    ) -> Self {
+        let Right { hold, token, until: hold_until, .. } = *right;
         Self {
             key: entry.key.clone(),
             hold,
@@ -47,7 +56,13 @@ impl Held {
             token: AtomicU64::new(token.get()),
             end: OnceLock::new(),
             given_up: Bell::default(),
+            told,
         }
+    }
+
+    /// What observers have heard of the hold, if they have.
+    pub(super) fn told(&self) -> Option<Told> {
+        self.told
     }
 
     pub(crate) fn key(&self) -> &Key {

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use lock_core::observer::HoldEnd;
 use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
 
-use super::gate::Right;
-use super::observed::{Begun, Told};
+use super::gate::{Reader, Way};
+use super::observed::Told;
 use super::validity::Validity;
 use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
@@ -20,69 +20,108 @@ pub(crate) struct Hold {
     /// How many permits the hold has; 0 for other kinds of lock.
     permits: u32,
     manner: Manner,
-    /// What the handles of the lease share with this hold, once there is a handle.
+    /// What the handles of the lease share with this hold, once there is a handle or observers have heard of the hold.
     held: OnceLock<Arc<Held>>,
     /// Whether dropping has to give the hold up.
     live: bool,
-    /// From the begin of the hold to its end, if observers hear of it.
-    told: Option<Told>,
 }
 
-/// The end of a hold of which observers have heard, and its instant.
-type End = (Told, HoldEnd, Instant);
+/// What the machine or the gate has given to a holder.
+pub(super) struct Right {
+    pub(super) hold: HoldId,
+    pub(super) token: FencingToken,
+    /// The end of the maximum hold.
+    pub(super) until: Instant,
+    /// `None` for a reader that came through the gate, which has the lease.
+    lease: Option<Arc<Validity>>,
+}
+
+impl From<Ticket> for Right {
+    fn from(ticket: Ticket) -> Self {
+        let Ticket { hold, token, hold_until: until, lease, .. } = ticket;
+        Self { hold, token, until, lease: Some(lease) }
+    }
+}
+
+impl From<Way> for Right {
+    #[inline]
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Ticket(ticket) => ticket.into(),
+            Way::Gate(reader) => reader.into(),
+        }
+    }
+}
+
+impl From<Reader> for Right {
+    fn from(Reader { hold, token }: Reader) -> Self {
+        Self { hold, token, until: Instant::FAR_FUTURE, lease: None }
+    }
+}
+
+/// How and when a hold ends of which observers have heard.
+type End = (HoldEnd, Instant);
 
 impl Hold {
-    /// A hold to which this acquisition has led, if observers have heard of one.
+    /// A hold with so many permits, of which observers have heard this.
     #[inline]
     pub(super) fn new(
         entry: Arc<Entry>,
         right: Right,
-        mode: Mode,
+        permits: u32,
         manner: Manner,
-        begun: Option<Begun>,
+        told: Option<Told>,
     ) -> Self {
-        let told = match (begun, &entry.observed, &right) {
-            (Some(begun), Some(observed), Right::Ticket(ticket)) => {
-                Some(begun.granted(observed, ticket))
-            }
-            (None, Some(observed), Right::Ticket(ticket)) => {
-                observed.has_missed(ticket.since);
-                None
-            }
-            _ => None,
-        };
-        let (permits, held) = (mode.permits(), OnceLock::new());
-        Self { entry, right, permits, manner, held, live: true, told }
+        let hold = Self { entry, right, permits, manner, held: OnceLock::new(), live: true };
+        if let Some(told) = told {
+            hold.held.get_or_init(|| hold.make_held(Some(told)));
+        }
+        hold
     }
 
     /// The short way to a hold beside others, if there is one. There is none if observers hear of acquisitions.
     #[inline]
     pub(crate) fn share(entry: &Arc<Entry>, mode: Mode, manner: Manner) -> Option<Self> {
-        let right = entry.observed.is_none().then(|| entry.share(mode, manner)).flatten()?;
-        Some(Self::new(Arc::clone(entry), right, mode, manner, None))
+        let way = entry.observed.is_none().then(|| entry.share(mode, manner)).flatten()?;
+        Some(Self::new(Arc::clone(entry), way.into(), mode.permits(), manner, None))
     }
 
-    /// Notes how the hold ends, before it lets go.
+    /// Tells the handles of the lease that this hold is over, and notes how it ends. Must be called before the lock
+    /// passes on.
     #[inline]
-    fn end(&mut self, how: HoldEnd) -> Option<End> {
-        self.told.is_some().then(|| self.lease().now()).and_then(|now| self.end_at(now, how))
+    fn end(&self, how: HoldEnd) -> Option<End> {
+        self.held.get().and_then(|held| self.end_known(held, how))
     }
 
-    /// Notes that the hold ends at this instant, and how.
-    #[inline]
-    fn end_at(&mut self, now: Instant, how: HoldEnd) -> Option<End> {
-        let told = self.told.take()?;
+    /// The end of a hold of which handles or observers know.
+    #[cold]
+    fn end_known(&self, held: &Arc<Held>, how: HoldEnd) -> Option<End> {
+        // Without a handle, there is none to tell.
+        if Arc::strong_count(held) > 1 {
+            held.give_up();
+        }
+        held.told()?;
+        let now = self.lease().now();
         let lost = self.check_at(now).err();
-        Some((told, lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
+        Some((lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
     }
 
     /// Tells the observers of the end.
     #[inline]
     fn tell(&self, end: Option<End>) {
-        if let (Some((told, how, now)), Some(observed), Some(ticket)) =
-            (end, &self.entry.observed, self.ticket())
-        {
-            told.ended(observed, ticket, how, now);
+        let told = self.held.get().and_then(|held| held.told());
+        if let (Some((how, now)), Some(told), Some(observed)) = (end, told, &self.entry.observed) {
+            told.ended(observed, self.id(), how, now);
+        }
+    }
+
+    /// Lets go of the lock, at this instant if it is known.
+    #[inline]
+    fn leave(&self, now: Option<Instant>) {
+        if self.came_through_gate() {
+            self.entry.leave_gate(self.id(), self.manner);
+        } else {
+            self.entry.release(self.id(), self.manner, now);
         }
     }
 
@@ -101,29 +140,19 @@ impl Hold {
     /// Sends no request.
     pub(crate) fn split(&mut self, part: u32) -> Option<Self> {
         let rest = self.permits().checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
-        let Right::Ticket(whole) = &self.right else { return None };
         // A hold that is already lost can be split as well.
-        let hold = self.entry.lock().machine.split(whole.hold, part);
-        let hold = hold.unwrap_or(whole.hold.gone());
+        let hold = self.entry.lock().machine.split(self.id(), part);
+        let hold = hold.unwrap_or(self.id().gone());
         self.permits = rest;
-        let mut ticket = Ticket { hold, lease: Arc::clone(&whole.lease), ..*whole };
-        let told = self.told.as_ref().zip(self.entry.observed.as_ref());
-        let told = told.map(|(whole, observed)| whole.split(observed, &mut ticket, part));
-        Some(Self {
-            entry: Arc::clone(&self.entry),
-            right: Right::Ticket(ticket),
-            permits: part,
-            manner: self.manner,
-            held: OnceLock::new(),
-            live: true,
-            told,
-        })
+        let right = Right { hold, lease: self.right.lease.clone(), ..self.right };
+        let told = self.held.get().and_then(|held| held.told()).zip(self.entry.observed.as_ref());
+        let told = told.map(|(whole, observed)| whole.split(observed, &right, part));
+        Some(Self::new(Arc::clone(&self.entry), right, part, self.manner, told))
     }
 
     /// Ends the hold, and takes its permits out of the semaphore for good. The request is enqueued, as for a drop.
     pub(crate) fn forget(mut self) {
         self.live = false;
-        self.tell_handles();
         let end = self.end(HoldEnd::Forgotten);
         self.entry.event(|machine| machine.forget(self.id(), self.manner));
         self.tell(end);
@@ -156,9 +185,7 @@ impl Hold {
     pub(crate) fn begin_write(&mut self, last: bool) -> Option<Write> {
         let (hold, manner) = (self.id(), self.manner);
         let write = self.entry.event(|machine| machine.begin_write(hold, last, manner))?;
-        if let Right::Ticket(ticket) = &mut self.right {
-            ticket.token = write.token;
-        }
+        self.right.token = write.token;
         if let Some(held) = self.held.get() {
             held.set_token(write.token);
         }
@@ -180,7 +207,6 @@ impl Hold {
     /// The store has written the value and ended the lease.
     pub(crate) fn committed(mut self, told: u32) {
         self.live = false;
-        self.tell_handles();
         let end = self.end(HoldEnd::Committed);
         self.entry.event(|machine| machine.committed(self.id(), told));
         self.tell(end);
@@ -190,32 +216,25 @@ impl Hold {
         &self.entry
     }
 
-    /// The ticket, unless the holder is a reader that came through the gate.
-    pub(super) fn ticket(&self) -> Option<&Ticket> {
-        match &self.right {
-            Right::Ticket(ticket) => Some(ticket),
-            Right::Reader(_) => None,
-        }
+    /// Whether the holder is a reader that came through the gate.
+    pub(super) fn came_through_gate(&self) -> bool {
+        self.right.lease.is_none()
     }
 
     pub(super) fn id(&self) -> HoldId {
-        match &self.right {
-            Right::Ticket(ticket) => ticket.hold,
-            Right::Reader(reader) => reader.hold,
-        }
+        self.right.hold
     }
 
     fn lease(&self) -> &Arc<Validity> {
-        self.ticket().map_or(self.entry.gate.lease(), |ticket| &ticket.lease)
+        self.right.lease.as_ref().unwrap_or(self.entry.gate.lease())
     }
 
-    /// Takes over the ticket of an upgrade. The hold has begun before.
-    pub(super) fn become_exclusive(&mut self, mut ticket: Ticket) {
-        ticket.since = self.ticket().map_or(ticket.since, |former| former.since);
+    /// Takes over the ticket of an upgrade.
+    pub(super) fn become_exclusive(&mut self, ticket: Ticket) {
         if let Some(held) = self.held.get() {
             held.set_token(ticket.token);
         }
-        self.right = Right::Ticket(ticket);
+        self.right = ticket.into();
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -223,10 +242,7 @@ impl Hold {
     }
 
     pub(crate) fn fencing_token(&self) -> FencingToken {
-        match &self.right {
-            Right::Ticket(ticket) => ticket.token,
-            Right::Reader(reader) => reader.token,
-        }
+        self.right.token
     }
 
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
@@ -235,8 +251,7 @@ impl Hold {
 
     /// Whether the hold has its lease at this instant.
     fn check_at(&self, now: Instant) -> Result<(), LeaseLost> {
-        let until = self.ticket().map_or(Instant::FAR_FUTURE, |ticket| ticket.hold_until);
-        self.lease().check(self.id().serial(), until, now)
+        self.lease().check(self.id().serial(), self.right.until, now)
     }
 
     /// Why this hold is over, if the store says that it no longer knows the lease.
@@ -246,42 +261,31 @@ impl Hold {
 
     /// What a handle of the lease knows of this hold. The first call allocates.
     pub(crate) fn held(&self) -> &Arc<Held> {
-        let entry = &self.entry;
-        let new = || match &self.right {
-            Right::Ticket(ticket) => Held::new(entry, ticket),
-            Right::Reader(reader) => Held::new(entry, &reader.ticket(entry.gate.lease())),
-        };
-        self.held.get_or_init(|| Arc::new(new()))
+        self.held.get_or_init(|| self.make_held(None))
     }
 
-    /// Tells the handles of the lease that this hold is over, before the lock passes on.
-    #[inline]
-    fn tell_handles(&self) {
-        if let Some(held) = self.held.get() {
-            held.give_up();
-        }
+    #[cold]
+    fn make_held(&self, told: Option<Told>) -> Arc<Held> {
+        Arc::new(Held::new(&self.entry, &self.right, self.lease(), told))
     }
 
     /// Gives the hold up, and tells the observers.
     async fn let_go(&mut self) -> (Option<LeaseLost>, Rest) {
         loop {
-            let now = self.lease().now();
-            let lost = self.check_at(now).err();
-            let end = self.end_at(now, HoldEnd::Released);
+            let end = self.end(HoldEnd::Released);
+            let lost = self.check().err();
             if let Some(rest) = self.entry.release_here(self.id(), self.manner) {
                 self.live = false;
                 self.tell(end);
                 return (lost, rest);
             }
             // The mode to release is not known yet. While this waits, dropping the future releases the hold.
-            self.told = end.map(|(told, ..)| told);
             poll_fn(|context| self.entry.poll_settled(self.id(), context)).await;
         }
     }
 
     /// Passes the lock on. If the store must hear of that, waits until it has.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
-        self.tell_handles();
         let (lost, rest) = self.let_go().await;
         let ending = match rest {
             Rest::Lease(ending) => ending,
@@ -316,15 +320,15 @@ impl Hold {
 impl Drop for Hold {
     #[inline]
     fn drop(&mut self) {
-        self.tell_handles();
-        if self.live {
-            let end = self.end(HoldEnd::Dropped);
-            let now = end.as_ref().map(|(_, _, now)| *now);
-            match &self.right {
-                Right::Ticket(ticket) => self.entry.release(ticket.hold, self.manner, now),
-                Right::Reader(reader) => self.entry.leave_gate(reader.hold, self.manner),
-            }
+        if !self.live {
+            return;
+        }
+        if let Some(held) = self.held.get() {
+            let end = self.end_known(held, HoldEnd::Dropped);
+            self.leave(end.as_ref().map(|(_, now)| *now));
             self.tell(end);
+        } else {
+            self.leave(None);
         }
     }
 }

@@ -43,7 +43,7 @@ use std::task::Waker;
 use lock_core::{AcquireOutcome, Claim, Error, Hint, Instant, Key, OwnerToken};
 use tokio::runtime::Handle;
 
-pub(crate) use acquiring::Acquiring;
+pub(crate) use acquiring::{Acquiring, completed};
 use driver::Flight;
 pub(crate) use gathering::Gathering;
 pub(crate) use held::Held;

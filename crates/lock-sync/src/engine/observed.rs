@@ -9,8 +9,10 @@ use lock_core::observer::{
     AcquireBegun, AcquireEnd, AcquireEnded, AcquireWaits, AcquisitionId, HoldBegun, HoldEnd,
     HoldEnded, Loss, Observers, RenewalLate,
 };
-use lock_core::{Clock, Instant, Key, Mode, observer};
+use lock_core::{Clock, FencingToken, Instant, Key, Mode, observer};
 
+use super::gate::Way;
+use super::hold::Right;
 use super::holds::HoldId;
 use super::machine::{Denial, Fact, Ticket};
 use super::sample::Sample;
@@ -42,12 +44,6 @@ impl Observed {
         })
     }
 
-    /// A caller of whom observers have not heard had a hold at this instant.
-    #[inline]
-    pub(super) fn has_missed(&self, now: Instant) {
-        self.sample.note_missed(now);
-    }
-
     /// A caller of whom observers have not heard has got no hold.
     pub(super) fn has_missed_now(&self) {
         if self.sample.is_sparse() {
@@ -57,6 +53,16 @@ impl Observed {
 
     fn named(&self, hold: HoldId) -> observer::HoldId {
         observer::HoldId::new(self.number, hold.serial())
+    }
+
+    /// An acquisition has led to a hold by this way. `None` if observers have not heard of the acquisition.
+    pub(super) fn grants(&self, begun: Option<Begun>, way: &Way) -> Option<Told> {
+        // No reader comes through the gate if there are observers.
+        let Way::Ticket(ticket) = way else { return None };
+        if begun.is_none() {
+            self.sample.note_missed(ticket.since);
+        }
+        begun.map(|begun| begun.granted(self, ticket))
     }
 
     fn grant(&self, ticket: &Ticket) -> AcquireEnd<'static> {
@@ -84,13 +90,13 @@ impl Observed {
     }
 }
 
-/// What observers have heard of an acquisition and its hold. In a box: without observers, futures and guards stay
-/// small.
-#[derive(Clone, Copy)]
+/// What observers have heard of an acquisition and its hold.
+#[derive(Clone, Copy, Debug)]
 struct Story {
     id: AcquisitionId,
     /// The mode in which the caller wants to hold the lock; then the mode in which the hold began.
     mode: Mode,
+    /// When the acquisition began; then when the hold began.
     begun: Instant,
     waits: bool,
     stands_for: u32,
@@ -98,7 +104,7 @@ struct Story {
     is_part: bool,
 }
 
-/// An acquisition of which observers have heard.
+/// An acquisition of which observers have heard. In a box, so that futures stay small.
 pub(super) struct Begun(Box<Story>);
 
 impl Begun {
@@ -133,17 +139,17 @@ impl Begun {
 
     /// The caller has a hold.
     #[cold]
-    pub(super) fn granted(self, observed: &Observed, ticket: &Ticket) -> Told {
+    fn granted(mut self, observed: &Observed, ticket: &Ticket) -> Told {
         let ended = self.ended(observed, observed.grant(ticket), ticket.since);
         observed.observers.tell(|observer| observer.acquire_ended(&ended));
-        let told = Told(self.0);
-        told.begins(observed, ticket);
+        self.0.begun = ticket.since;
+        let told = Told(*self.0);
+        told.begins(observed, ticket.hold, ticket.token);
         told
     }
 
     /// The holder has its lock in the stronger mode.
     pub(super) fn upgraded(self, observed: &Observed, ticket: &Ticket) {
-        // The ticket says since when the hold exists, which is older than the upgrade.
         self.ends(observed, observed.grant(ticket));
     }
 
@@ -180,19 +186,20 @@ impl Begun {
     }
 }
 
-/// A hold of which observers have heard. The ticket of the hold knows the rest.
-pub(super) struct Told(Box<Story>);
+/// A hold of which observers have heard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told(Story);
 
 impl Told {
-    /// A hold with this ticket that was split off another one.
-    pub(super) fn split(&self, observed: &Observed, ticket: &mut Ticket, part: u32) -> Self {
+    /// A hold with this right that was split off another one.
+    pub(super) fn split(&self, observed: &Observed, right: &Right, part: u32) -> Self {
         let mode = match self.0.mode {
             Mode::Permits { of, .. } => Mode::Permits { take: part, of },
             other => other,
         };
-        ticket.since = now(observed.clock);
-        let told = Self(Box::new(Story { mode, is_part: true, ..*self.0 }));
-        told.begins(observed, ticket);
+        let begun = now(observed.clock);
+        let told = Self(Story { mode, begun, is_part: true, ..self.0 });
+        told.begins(observed, right.hold, right.token);
         told
     }
 
@@ -200,19 +207,19 @@ impl Told {
         (!self.0.is_part).then_some(self.0.id)
     }
 
-    fn begins(&self, observed: &Observed, ticket: &Ticket) {
-        let (acquisition, Story { mode, stands_for, .. }) = (self.acquisition(), *self.0);
-        let (id, key, token) = (observed.named(ticket.hold), &observed.key, ticket.token);
+    fn begins(&self, observed: &Observed, hold: HoldId, token: FencingToken) {
+        let (acquisition, Story { mode, stands_for, .. }) = (self.acquisition(), self.0);
+        let (id, key) = (observed.named(hold), &observed.key);
         let event = HoldBegun { id, acquisition, key, mode, token, stands_for };
         observed.observers.tell(|observer| observer.hold_begun(&event));
     }
 
     /// The guard has gone at this instant.
     #[cold]
-    pub(super) fn ended(&self, observed: &Observed, ticket: &Ticket, how: HoldEnd, now: Instant) {
-        let (acquisition, Story { mode, stands_for, .. }) = (self.acquisition(), *self.0);
-        let (id, key, ttl) = (observed.named(ticket.hold), &observed.key, observed.ttl);
-        let held = now.saturating_duration_since(ticket.since);
+    pub(super) fn ended(&self, observed: &Observed, hold: HoldId, how: HoldEnd, now: Instant) {
+        let (acquisition, Story { mode, begun, stands_for, .. }) = (self.acquisition(), self.0);
+        let (id, key, ttl) = (observed.named(hold), &observed.key, observed.ttl);
+        let held = now.saturating_duration_since(begun);
         let event = HoldEnded { id, acquisition, key, mode, how, held, ttl, stands_for };
         observed.observers.tell(|observer| observer.hold_ended(&event));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::Mode;
 
 use super::Entry;
-use super::gate::{Leaving, Right};
+use super::gate::{Leaving, Way};
 use super::holds::HoldId;
 use super::manner::Manner;
 use crate::sync::atomic::Ordering;
@@ -15,11 +15,11 @@ impl Entry {
     /// The short ways for one more holder beside others, if there is one: see [`enter`](super::gate::Gate::enter) and
     /// [`share`](super::machine::Machine::share).
     #[inline]
-    pub(super) fn share(self: &Arc<Self>, want: Mode, manner: Manner) -> Option<Right> {
+    pub(super) fn share(self: &Arc<Self>, want: Mode, manner: Manner) -> Option<Way> {
         // The machine does not learn the manner of a reader that comes through the gate.
         let gated = want == Mode::Shared && self.has_gate(manner);
         match gated.then(|| self.gate.enter(self.shared.clock)).flatten() {
-            Some(Ok(reader)) => return Some(Right::Reader(reader)),
+            Some(Ok(reader)) => return Some(Way::Gate(reader)),
             Some(Err(reader)) => self.leave_gate(reader.hold, manner),
             None => {}
         }
@@ -27,7 +27,7 @@ impl Entry {
     }
 
     /// `gated`: the gate may open for this holder.
-    pub(super) fn share_by_lock(&self, want: Mode, manner: Manner, gated: bool) -> Option<Right> {
+    pub(super) fn share_by_lock(&self, want: Mode, manner: Manner, gated: bool) -> Option<Way> {
         if self.wanted.load(Ordering::Acquire) || self.crowded.load(Ordering::Relaxed) {
             return None;
         }
@@ -37,7 +37,7 @@ impl Entry {
         // Another reader may have opened the gate. If each of two readers closed it for the other one, it would stay
         // closed.
         if gated && let Some(reader) = self.gate.enter_at(now) {
-            return Some(Right::Reader(reader));
+            return Some(Way::Gate(reader));
         }
         self.close_gate(&mut state);
         if !state.settling.is_empty() {
@@ -45,9 +45,9 @@ impl Entry {
         }
         let armed = state.armed_at();
         if gated && let Some(opening) = state.machine.open(now, manner, armed) {
-            return Some(Right::Reader(self.gate.open(&opening)));
+            return Some(Way::Gate(self.gate.open(&opening)));
         }
-        state.machine.share(want, now, manner).map(Right::Ticket)
+        state.machine.share(want, now, manner).map(Way::Ticket)
     }
 
     /// Whether readers with this manner may come through the gate. Observers hear of each reader.

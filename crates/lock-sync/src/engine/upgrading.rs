@@ -6,7 +6,7 @@ use lock_core::Mode;
 
 use super::observed::Begun;
 use super::queue::WaiterId;
-use super::{Asks, Denial, Hold, Wait};
+use super::{Asks, Denial, Hold, Ticket, Wait};
 
 /// A wait for an upgrade. It can be dropped at any point, and then its hold is dropped too.
 pub(crate) struct Upgrading {
@@ -29,7 +29,15 @@ impl Upgrading {
         self.begin();
         let polled = self.poll_plainly(context);
         self.tell(&polled);
-        polled
+        let outcome = ready!(polled);
+        let Some(mut hold) = self.hold.take() else { return Poll::Pending };
+        Poll::Ready(match outcome {
+            Ok(ticket) => {
+                hold.become_exclusive(ticket);
+                Ok(hold)
+            }
+            Err(denial) => Err((hold, denial)),
+        })
     }
 
     /// Tells the observers of the first poll.
@@ -42,28 +50,22 @@ impl Upgrading {
     }
 
     /// Tells the observers what has become of a poll.
-    fn tell(&mut self, polled: &Poll<Result<Hold, (Hold, Denial)>>) {
+    fn tell(&mut self, polled: &Poll<Result<Ticket, Denial>>) {
         let Some(mut begun) = self.begun.take() else { return };
-        let hold = match polled {
-            Poll::Pending => self.hold.as_ref(),
-            Poll::Ready(Ok(hold) | Err((hold, _))) => Some(hold),
-        };
-        let Some(observed) = hold.and_then(|hold| hold.entry().observed.as_deref()) else { return };
+        let observed = self.hold.as_ref().and_then(|hold| hold.entry().observed.as_deref());
+        let Some(observed) = observed else { return };
         match polled {
             Poll::Pending => {
                 begun.waits(observed);
                 self.begun = Some(begun);
             }
-            Poll::Ready(Ok(hold)) => {
-                if let Some(ticket) = hold.ticket() {
-                    begun.upgraded(observed, ticket);
-                }
-            }
-            Poll::Ready(Err((_, denial))) => begun.denied(observed, denial),
+            Poll::Ready(Ok(ticket)) => begun.upgraded(observed, ticket),
+            Poll::Ready(Err(denial)) => begun.denied(observed, denial),
         }
     }
 
-    fn poll_plainly(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, (Hold, Denial)>> {
+    /// The outcome of the waiter, without the observers.
+    fn poll_plainly(&mut self, context: &mut Context<'_>) -> Poll<Result<Ticket, Denial>> {
         let Some(hold) = &self.hold else {
             panic!("an upgrade was polled after it had completed");
         };
@@ -72,22 +74,12 @@ impl Upgrading {
             Some(waiter) => waiter,
             None => match begin(hold, self.wait) {
                 Ok(waiter) => *self.waiter.insert(waiter),
-                Err(denial) => {
-                    let Some(hold) = self.hold.take() else { return Poll::Pending };
-                    return Poll::Ready(Err((hold, denial)));
-                }
+                Err(denial) => return Poll::Ready(Err(denial)),
             },
         };
         let outcome = ready!(entry.poll(waiter, context));
         self.waiter = None;
-        let Some(mut hold) = self.hold.take() else { return Poll::Pending };
-        Poll::Ready(match outcome {
-            Ok(ticket) => {
-                hold.become_exclusive(ticket);
-                Ok(hold)
-            }
-            Err(denial) => Err((hold, denial)),
-        })
+        Poll::Ready(outcome)
     }
 }
 

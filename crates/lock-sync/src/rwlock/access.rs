@@ -10,7 +10,6 @@ use super::{Core, RwLock};
 use crate::bare::{Denial, Locking, Wait};
 
 /// The wait inside every future of the lock. It can be dropped at any point.
-#[expect(clippy::large_enum_variant, reason = "the small one is for the few locks with a maximum")]
 pub(super) enum Access {
     Admitting(Box<Admitting>),
     // In this order, so that the task that gets the permit next finds the lock given up.

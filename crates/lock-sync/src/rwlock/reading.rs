@@ -8,7 +8,7 @@ use tokio::task::coop::poll_proceed;
 use super::Core;
 use super::access::Access;
 use super::admission::Admitted;
-use crate::bare::{Denial, Wait};
+use crate::bare::{Denial, Wait, completed};
 
 /// The wait inside the futures of readers. It can be dropped at any point.
 ///
@@ -55,9 +55,7 @@ impl Reading {
         }
         match self {
             Self::Waiting(access) => access.poll(context, take_data),
-            Self::New { .. } | Self::Done => {
-                panic!("a lock future was polled after it had completed")
-            }
+            Self::New { .. } | Self::Done => completed(),
         }
     }
 }

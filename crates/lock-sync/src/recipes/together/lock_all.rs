@@ -8,7 +8,9 @@ use lock_core::{Error, Mode};
 use tokio::task::coop::poll_proceed;
 
 use super::MultiGuard;
-use crate::bare::{Acquiring, BareLock, Bell, Denial, Gathering, Hold, Limit, Wait, unanswered};
+use crate::bare::{
+    Acquiring, BareLock, Bell, Denial, Gathering, Hold, Limit, Wait, completed, unanswered,
+};
 use crate::error::{LockError, TryLockError};
 use crate::lease::Lease;
 use crate::lost::Lost;
@@ -122,7 +124,7 @@ impl Climbing {
                     Some(held) => self.climb_on(held),
                     None => self.climb_anew(),
                 },
-                State::Done => panic!("a lock future was polled after it had completed"),
+                State::Done => completed(),
             }
         }
     }
