@@ -20,6 +20,9 @@ Options:
   --help           print this
 
 Environment:
+  LOCK_URL         the store for the locks of the processes, for example postgres://… or
+                   etcd://…, unless --redis or --over is given; the database of the shop is
+                   on a Redis server all the same. `dlock init` prepares a PostgreSQL database
   REDIS_URL        the Redis or Valkey server for the processes; without one, one is
                    started if it is found
   REDIS_SERVER     the program to start; without it, redis-server on the PATH
@@ -64,6 +67,8 @@ impl fmt::Display for Over {
 pub(crate) struct Args {
     pub(crate) lock: bool,
     pub(crate) over: Over,
+    /// The URL of the store of the locks, if that is not the server of the database.
+    pub(crate) locks: Option<String>,
     pub(crate) redis: Option<String>,
     pub(crate) stock: u32,
     pub(crate) tasks: u32,
@@ -73,7 +78,7 @@ pub(crate) struct Args {
 impl Default for Args {
     fn default() -> Self {
         let over = Over::Server;
-        Self { lock: true, over, redis: None, stock: 20, tasks: 8, processes: 4 }
+        Self { lock: true, over, locks: None, redis: None, stock: 20, tasks: 8, processes: 4 }
     }
 }
 
@@ -84,21 +89,29 @@ impl Args {
     }
 }
 
-/// The command, or the error in the command line. `redis` is the server to use unless the command line
-/// names another.
+/// The command, or the error in the command line. `locks` is the store of the locks, and `redis` the server to use,
+/// unless the command line names another.
 pub(crate) fn parse(
     args: impl IntoIterator<Item = String>,
+    locks: Option<String>,
     redis: Option<String>,
 ) -> Result<Command, String> {
     let mut args = args.into_iter();
-    let mut parsed = Args { redis: redis.filter(|url| !url.is_empty()), ..Args::default() };
+    let [locks, redis] = [locks, redis].map(|url| url.filter(|url| !url.is_empty()));
+    let mut parsed = Args { locks, redis, ..Args::default() };
     while let Some(name) = args.next() {
         match name.as_str() {
             CHILD => return Ok(Command::Child),
             "--help" | "-h" => return Ok(Command::Help),
             "--no-lock" => parsed.lock = false,
-            "--redis" => parsed.redis = Some(args.next().ok_or("--redis needs a URL")?),
-            "--over" => parsed.over = over(args.next())?,
+            "--redis" => {
+                parsed.redis = Some(args.next().ok_or("--redis needs a URL")?);
+                parsed.locks = None;
+            }
+            "--over" => {
+                parsed.over = over(args.next())?;
+                parsed.locks = None;
+            }
             "--stock" => parsed.stock = number(&name, args.next(), 1)?,
             "--tasks" => parsed.tasks = number(&name, args.next(), 1)?,
             "--processes" => parsed.processes = number(&name, args.next(), 0)?,
@@ -131,11 +144,12 @@ mod tests {
     use super::*;
 
     fn parse_line(line: &str) -> Result<Command, String> {
-        parse_with(line, None)
+        parse_with(line, None, None)
     }
 
-    fn parse_with(line: &str, redis: Option<&str>) -> Result<Command, String> {
-        parse(line.split_whitespace().map(str::to_owned), redis.map(str::to_owned))
+    fn parse_with(line: &str, locks: Option<&str>, redis: Option<&str>) -> Result<Command, String> {
+        let [locks, redis] = [locks, redis].map(|url| url.map(str::to_owned));
+        parse(line.split_whitespace().map(str::to_owned), locks, redis)
     }
 
     #[test]
@@ -144,6 +158,7 @@ mod tests {
         let expected = Args {
             lock: false,
             over: Over::Cluster,
+            locks: None,
             redis: Some("redis://[::1]".to_owned()),
             stock: 5,
             tasks: 2,
@@ -157,16 +172,24 @@ mod tests {
 
     #[test]
     fn the_server_comes_from_the_environment_unless_the_command_line_names_one() {
-        let server = |line, redis| match parse_with(line, redis) {
-            Ok(Command::Run(args)) => args.redis,
+        let servers = |line, locks, redis| match parse_with(line, locks, redis) {
+            Ok(Command::Run(args)) => (args.locks, args.redis),
             other => panic!("{other:?}"),
         };
+        let server = |line, redis| servers(line, None, redis).1;
         assert_eq!(server("", Some("redis://one")).as_deref(), Some("redis://one"));
         assert_eq!(
             server("--redis redis://two", Some("redis://one")).as_deref(),
             Some("redis://two")
         );
         assert_eq!(server("", Some("")), None);
+        let url = |text: &str| Some(text.to_owned());
+        let both = (url("etcd://one"), url("redis://one"));
+        assert_eq!(servers("", both.0.as_deref(), both.1.as_deref()), both);
+        assert_eq!(servers("", Some(""), None), (None, None));
+        assert_eq!(servers("--over cluster", Some("etcd://one"), None), (None, None));
+        let named = servers("--redis redis://two", Some("etcd://one"), Some("redis://one"));
+        assert_eq!(named, (None, url("redis://two")));
     }
 
     #[test]

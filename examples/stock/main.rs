@@ -12,6 +12,7 @@
 //! cargo run --example stock
 //! cargo run --example stock -- --no-lock
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run --example stock
+//! LOCK_URL=postgres://locks@127.0.0.1/shop cargo run --example stock
 //! cargo run --example stock -- --over cluster
 //! cargo run --example stock -- --over sentinels
 //! ```
@@ -41,8 +42,9 @@ const FAILED: u8 = 3;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let redis = env::var_os(REDIS_URL).map(|url| url.to_string_lossy().into_owned());
-    let command = match args::parse(env::args().skip(1), redis) {
+    let [locks, redis] = [lock_any::ENV, REDIS_URL]
+        .map(|name| env::var_os(name).map(|url| url.to_string_lossy().into_owned()));
+    let command = match args::parse(env::args().skip(1), locks, redis) {
         Ok(command) => command,
         Err(problem) => {
             eprintln!("{problem}\n\n{}", args::HELP);
@@ -74,7 +76,11 @@ async fn run(args: &Args) -> Result<bool, AnyError> {
     print!("{report}");
     let mut good = report.is_good();
 
-    println!("\n2. {} processes, over {}", args.processes, args.over);
+    let over = match args.locks {
+        Some(_) => format!("the store in {}", lock_any::ENV),
+        None => args.over.to_string(),
+    };
+    println!("\n2. {} processes, over {over}", args.processes);
     match processes::servers(args) {
         Ok(servers) => {
             println!("   {}", servers.description());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_tests::cancels::{self, POLLS, drop_after};
+use lock_tests::cancels::{self, Polls};
 use lock_tests::eventually_async;
 
 use crate::support::{Part, attempt, claim, seconds};
@@ -33,9 +33,10 @@ async fn a_dropped_conversion_commit_or_release_can_be_released() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_dropped_leaves_no_key_with_a_lease() {
     let part = Part::new();
-    for polls in POLLS {
+    let mut turns = Polls::new();
+    while let Some(polls) = turns.next() {
         let store = part.open();
-        drop_after(polls, attempt(&store, &claim(format!("{polls}")), seconds(2))).await;
+        turns.drop_after(attempt(&store, &claim(format!("{polls}")), seconds(2))).await;
     }
     let limit = Duration::from_secs(30);
     eventually_async("all leases are over", limit, async || {

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use lock_core::{AcquireOutcome, Backend, ErrorKind, Released, Renew, Renewal};
+use lock_core::{
+    AcquireOutcome, Backend, CellBackend, Clock, Committed, ErrorKind, Released, Renew, Renewal,
+    Stored,
+};
 use lock_etcd::EtcdBackend;
 use lock_sync::MutexGuard;
 use lock_tests::{Direction, EtcdServer, Proxy, SOON, soon};
@@ -175,6 +178,33 @@ async fn a_holder_whose_lease_was_revoked_releases_no_lease_of_the_next_holder()
     }
     renewed(&rival, &next).await;
     assert!(matches!(rival.release(&next).await.unwrap(), Released::Freed { .. }));
+}
+
+/// By the clock of the holder, the lease lives. A write compares the lease of etcd all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_lease_was_revoked_writes_no_value() {
+    for commits in [false, true] {
+        let part = Part::new();
+        let store = part.open();
+        let ours = claim("it");
+        let grant = granted(&store, &ours, long()).await;
+        let token = grant.tokens.first();
+        assert_eq!(store.store(&ours, token, Some(b"kept")).await.unwrap(), Stored::Written);
+        for lease in part.server.leases_of(&part.folder()) {
+            part.server.revoke(&lease);
+        }
+        assert!(Clock::boot().now() < grant.valid_until, "the lease is over by the clock");
+        if commits {
+            let committed = store.commit(&ours, token, b"late").await.unwrap();
+            assert_eq!(committed, Committed::NotHeld);
+        } else {
+            let stored = store.store(&ours, token, Some(b"late")).await.unwrap();
+            assert_eq!(stored, Stored::NotHeld);
+        }
+        let kept = store.load(&ours.key).await.unwrap().unwrap();
+        assert_eq!((kept.value.as_slice(), kept.held), (b"kept".as_slice(), false));
+        granted(&store, &claim("it"), long()).await;
+    }
 }
 
 /// The client keeps leases for its next holds.

@@ -1,10 +1,10 @@
-//! What does not fit in one request to etcd: 128 comparisons, 128 operations, 1.5 MiB.
+//! The limits of etcd: leases of whole seconds, and requests of 128 comparisons, 128 operations, 1.5 MiB.
 
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Cell, CellBackend, Claim, Hint, InspectBackend, Mode,
-    Released, Renew, Renewal, Stored,
+    Acquire, AcquireOutcome, Backend, Cell, CellBackend, Claim, Clock, Hint, InspectBackend,
+    Instant, Mode, Released, Renew, Renewal, Stored, Ttl,
 };
 use lock_etcd::EtcdBackend;
 use lock_tests::{Direction, Proxy, SOON, eventually_async, soon};
@@ -138,4 +138,35 @@ async fn keys_with_long_values_are_not_taken_in_one_step() {
     let some = store.try_acquire_all(&requests[..8]).await.unwrap().expect("one step");
     let is_granted = |it: &AcquireOutcome| matches!(it, AcquireOutcome::Granted(_));
     assert!(some.iter().all(is_granted), "{some:?}");
+}
+
+/// etcd counts three seconds, and the holder the two and a half that it has asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_rounds_a_ttl_up_and_the_holder_does_not() {
+    let part = Part::new();
+    let store = part.open();
+    let ttl = Ttl::new(Duration::from_millis(2_500)).unwrap();
+    assert_eq!(store.limits().lease(ttl), seconds(3));
+    // The deadline follows from the time of the request, which is between these two.
+    let is_exact = |asked: Instant, until: Instant| {
+        let answered = Clock::boot().now();
+        assert!(until >= ttl.valid_until(asked), "the deadline was rounded down");
+        assert!(until <= ttl.valid_until(answered), "the deadline was rounded up");
+    };
+    granted(&store, &claim("first"), long()).await;
+    let others = part.server.leases_of(&part.folder());
+
+    let (ours, asked) = (claim("it"), Clock::boot().now());
+    is_exact(asked, granted(&store, &ours, ttl).await.valid_until);
+    let leases = part.server.leases_of(&part.folder());
+    let [lease] = leases.iter().filter(|id| !others.contains(id)).collect::<Vec<_>>()[..] else {
+        panic!("one more lease: {leases:?} after {others:?}")
+    };
+    let told = part.server.ctl(&["lease", "timetolive", lease]);
+    assert!(told.contains("granted with TTL(3s)"), "{told}");
+
+    let asked = Clock::boot().now();
+    let renewal = store.renew(&Renew::new(ours, ttl)).await;
+    let Renewal::Renewed { valid_until, .. } = renewal else { panic!("{renewal:?}") };
+    is_exact(asked, valid_until);
 }

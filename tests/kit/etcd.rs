@@ -1,5 +1,7 @@
 //! etcd servers: start, faults, end.
 
+use std::panic::catch_unwind;
+
 use lock_tests::{EtcdCluster, EtcdServer, SOON, eventually, process};
 
 #[test]
@@ -9,6 +11,14 @@ fn two_servers_know_nothing_of_each_other() {
     one.ctl(&["put", "k", "1"]);
     assert_eq!(one.keys(""), ["k"]);
     assert!(other.keys("").is_empty());
+}
+
+#[test]
+fn a_server_that_cannot_start_fails_the_test_with_its_message() {
+    let panic = catch_unwind(|| EtcdServer::with(&["--no-such-option"])).unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.starts_with("etcd did not start"), "{message}");
+    assert!(message.contains("no-such-option"), "{message}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod clock;
 mod etcd;
 mod nemesis;
 mod orphans;
+mod postgres;
 mod proxy;
 mod server;
 mod worker;

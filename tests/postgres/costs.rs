@@ -1,22 +1,24 @@
 //! What waiting and passing on cost the server, by its own count.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::future::join_all;
+use lock_core::Backend;
 use lock_postgres::PostgresBackend;
 use lock_sync::{Locks, MutexGuard};
 use lock_tests::{PostgresServer, SOON, eventually, eventually_async, soon};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use crate::support::Database;
+use crate::support::{Database, claim};
 
 /// A lease that is renewed after no test is over.
 const LONG: Duration = Duration::from_secs(120);
 
 /// The statements of the clients so far, and how often each was sent. The functions that a statement calls are not
-/// counted, and neither are the labels of clients, which come in the background.
-const SENT: &str = "SELECT calls, query FROM pg_stat_statements WHERE toplevel AND query LIKE '%lock\\_v1.%' \
-     AND query NOT LIKE '%pg\\_stat%' AND query NOT LIKE '%introduce(%' ORDER BY query";
+/// counted, and neither are the labels of clients, which come in the background, and the statements of this test.
+const SENT: &str = "SELECT calls, query FROM pg_stat_statements WHERE toplevel \
+     AND query NOT LIKE '%pg\\_stat%' AND query NOT LIKE '%introduce(%'";
 
 /// How many stores the clients share: one for the holder, and one for each of ten waiters. A hundred would need too
 /// many connections.
@@ -46,9 +48,18 @@ impl Counting {
         self.0.sql("postgres", "SELECT pg_stat_statements_reset()");
     }
 
-    /// The statements of the clients since the beginning: how many they are, and what they are.
+    /// The statements of the clients about locks since the beginning: how many they are, and what they are.
     fn sent(&self) -> (u64, String) {
-        let sent = self.0.sql("postgres", SENT);
+        self.sent_and("query LIKE '%lock\\_v1.%'")
+    }
+
+    /// All statements of the clients since the beginning.
+    fn sent_of_any_kind(&self) -> (u64, String) {
+        self.sent_and("true")
+    }
+
+    fn sent_and(&self, that: &str) -> (u64, String) {
+        let sent = self.0.sql("postgres", &format!("{SENT} AND {that} ORDER BY query"));
         let calls = sent.lines().filter_map(|line| line.split_once('|')?.0.parse::<u64>().ok());
         (calls.sum(), sent)
     }
@@ -114,8 +125,11 @@ async fn a_hand_over_costs_no_more_if_more_clients_wait() {
     assert!(growth.clone().all(|more| more < 0.5), "statements for each hand-over: {each:?}");
 }
 
+/// How often a client tries out its listening connection.
+const PULSE: Duration = Duration::from_secs(5);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_waiters_send_nothing_until_their_places_are_due() {
+async fn idle_waiters_send_nothing_but_a_pulse_until_their_places_are_due() {
     let server = Counting::start();
     let stores = stores(&server.0.locks());
     let here = client(&stores[0]);
@@ -123,11 +137,31 @@ async fn idle_waiters_send_nothing_until_their_places_are_due() {
     let guard = soon(mutex.lock()).await.unwrap();
     let waiting = wait_for(&here, &stores[1..], 20).await;
     server.begin();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let begun = Instant::now();
+    tokio::time::sleep(2 * PULSE + Duration::from_secs(1)).await;
     // The leases are long: neither a lease nor a place is due.
-    let (calls, sent) = server.sent();
-    assert_eq!(calls, 0, "{sent}");
+    let (calls, sent) = server.sent_of_any_kind();
+    let most = STORES as u64 * (begun.elapsed().div_duration_f64(PULSE) as u64 + 1);
+    assert_eq!(sent.trim_end(), format!("{calls}|SELECT $1"), "more than the pulse was sent");
+    assert!((STORES as u64..=most).contains(&calls), "{calls} pulses of {STORES} clients");
     assert_eq!(pass_on(guard, waiting).await.len(), 20);
+}
+
+/// However many keys a client watches, and however many requests come at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_has_one_listening_connection_for_all_its_keys() {
+    let database = Database::new();
+    let clients = [database.open(), database.open()];
+    let keys: Vec<_> = (0..5).map(|index| claim(format!("{index}")).key).collect();
+    let watches = clients.iter().flat_map(|store| keys.iter().map(|key| store.watch(key)));
+    let watches = join_all(watches).await.into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+    // A listening connection holds an advisory lock.
+    let listening = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+                     WHERE l.locktype = 'advisory' AND d.datname = current_database()";
+    assert_eq!(database.sql(listening), "2\n");
+    let watchers = "SELECT count(*), count(DISTINCT client) FROM lock_v1.watcher";
+    assert_eq!(database.sql(watchers), "10|2\n");
+    drop(watches);
 }
 
 /// A session that planned its statements while the tables had a page finds the rows of many locks by an index.

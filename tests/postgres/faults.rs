@@ -65,7 +65,22 @@ async fn sessions_that_an_operator_ends_lose_nothing() {
     assert_eq!(freed, Released::Freed { told: 0 });
 }
 
-/// A request waits for the row, the server ends the statement, and the error says that it may succeed later.
+/// A transaction of a user holds the rows of all locks until this value is dropped.
+async fn blocked(database: &Database) -> tokio_postgres::Client {
+    let (blocker, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    blocker.batch_execute("BEGIN; SELECT FROM lock_v1.key FOR UPDATE").await.unwrap();
+    blocker
+}
+
+/// No statement of a client of locks goes on.
+fn until_idle(database: &Database) {
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND application_name = 'lock-postgres' AND state = 'active'";
+    eventually("the statement is over", SOON, || database.sql(left) == "0\n");
+}
+
+/// A request waits for the row, and the error says that it may succeed later. The server does not go on with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_that_takes_too_long_is_a_timeout() {
     let database = Database::new();
@@ -73,20 +88,41 @@ async fn a_statement_that_takes_too_long_is_a_timeout() {
     let store = PostgresBackend::builder(database.url()).command_timeout(limit).build().unwrap();
     let ours = claim("a").in_mode(lock_core::Mode::Shared);
     let _granted = until_ok("it is granted", async || attempt(&store, &ours, long()).await).await;
-    let (mut blocker, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
-    tokio::spawn(connection);
-    let blocking = blocker.transaction().await.unwrap();
-    blocking.batch_execute("SELECT FROM lock_v1.key FOR UPDATE").await.unwrap();
+    let blocker = blocked(&database).await;
     let error =
         attempt(&store, &claim("a").in_mode(lock_core::Mode::Shared), long()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
     assert!(error.is_retryable());
-    // The server does not go on with it: no statement of the client is left.
-    let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-                AND application_name = 'lock-postgres' AND state = 'active'";
-    eventually("the statement is over", SOON, || database.sql(left) == "0\n");
-    blocking.rollback().await.unwrap();
-    until_ok("it works again", async || store.release(&ours).await).await;
+    until_idle(&database);
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    let freed = until_ok("it works again", async || store.release(&ours).await).await;
+    assert!(matches!(freed, Released::Freed { .. }), "{freed:?}");
+}
+
+/// The server ends the statement by the limit of the role, long before the client gives up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_the_server_ends_is_a_timeout() {
+    let database = Database::new();
+    let role = format!("role_{}", database.name);
+    database.sql(&format!(
+        "CREATE ROLE {role} LOGIN PASSWORD 'pw'; CALL lock_v1.allow('{role}'); \
+         ALTER ROLE {role} SET statement_timeout = '500ms'"
+    ));
+    // Such a client sets no limit for its sessions.
+    let url = database.server.url_as(&role, "pw", &database.name);
+    let store = PostgresBackend::builder(url).without_direct_connection();
+    let store = store.command_timeout(Duration::from_secs(120)).build().unwrap();
+    let ours = claim("a");
+    let _granted = until_ok("it is granted", async || attempt(&store, &ours, long()).await).await;
+    let blocker = blocked(&database).await;
+    let error = tokio::time::timeout(SOON * 3, attempt(&store, &claim("a"), long())).await;
+    let error = error.expect("the server ends the statement").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
+    assert!(error.is_retryable() && format!("{error:?}").contains("57014"), "{error:?}");
+    until_idle(&database);
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    let freed = until_ok("it works again", async || store.release(&ours).await).await;
+    assert!(matches!(freed, Released::Freed { .. }), "{freed:?}");
 }
 
 /// A backend that stands still, as if its disk did not answer: the next request takes another connection.

@@ -54,6 +54,29 @@ async fn a_takeover_waits_for_a_transaction_that_has_checked() {
     assert!(later.tokens.first() > grant.tokens.last());
 }
 
+/// If a verb read the clock once for the tokens and once more for the end, a slow statement could give tokens of a time
+/// at which another lease was there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tokens_and_the_end_of_a_lease_come_from_one_reading_of_the_clock() {
+    let database = Database::new();
+    let store = database.open();
+    let five = NonZeroU32::new(5).unwrap();
+    // A lock that has a row takes a shorter way than a new one.
+    for (index, mode) in (0..8).flat_map(|index| [(index, Mode::Exclusive), (index, Mode::Shared)])
+    {
+        let ours = claim(format!("{}", index % 4)).in_mode(mode);
+        let request = Acquire::new(ours.clone(), long()).reserving(five);
+        let outcome = store.try_acquire(&request).await.unwrap();
+        let AcquireOutcome::Granted(grant) = outcome else { panic!("{outcome:?}") };
+        let (first, last) = (grant.tokens.first(), grant.tokens.last());
+        assert_eq!(grant.tokens.count(), five);
+        let row = "SELECT h.first, h.first + h.count - 1, k.last, lock_v1.floor(h.ends - lock_v1.ms(h.ttl)) \
+                   FROM lock_v1.held h JOIN lock_v1.key k USING (key)";
+        assert_eq!(database.sql(row), format!("{first}|{last}|{last}|{first}\n"), "{ours:?}");
+        store.release(&ours).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_during_the_transaction_frees_the_lock_after_it() {
     let database = Database::new();

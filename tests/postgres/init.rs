@@ -1,10 +1,19 @@
 //! How the schema comes into a database.
 
 use futures::future::join_all;
-use lock_core::{Acquire, Backend, ErrorKind, Mode, Released};
+use lock_core::{
+    Acquire, Backend, CellBackend, ErrorKind, Hint, Mode, QuorumNode, Released, Renew, Renewal,
+    Stored, Vote,
+};
 use lock_postgres::PostgresBackend;
+use lock_tests::soon;
 
-use crate::support::{Database, attempt, claim, granted, long};
+use crate::support::{Database, attempt, claim, granted, long, queued};
+use crate::voting::{ballot, vouched};
+
+/// Every table, index, view, type and function of the schema.
+const CONTENT: &str = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'lock_v1'::regnamespace \
+     UNION ALL SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'lock_v1'::regnamespace ORDER BY 1";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_processes_may_set_up_a_database_at_once() {
@@ -57,6 +66,44 @@ async fn a_database_without_the_schema_or_with_an_older_one_says_so() {
     database.sql("UPDATE lock_v1.meta SET version = 0");
     let error = store.connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
+}
+
+/// The tables of version 1 lack those of a node of a quorum. A lease, a place, a value and the tokens that were seen stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_version_1_are_brought_to_the_present_version_and_keep_what_they_have() {
+    let database = Database::new();
+    let (store, other) = (database.open(), database.open());
+    let (ours, theirs) = (claim("it"), claim("it"));
+    let token = granted(&store, &ours, long()).await.tokens.first();
+    assert_eq!(store.store(&ours, token, Some(b"v")).await.unwrap(), Stored::Written);
+    database.sql(&format!("SELECT lock_v1.check('it', {token})"));
+    let mut watch = queued(&other, &theirs).await;
+    // The second step made two tables, and the functions of a node came with it.
+    database.sql(
+        "DROP TABLE lock_v1.node, lock_v1.standing; \
+         DROP FUNCTION lock_v1.place, lock_v1.record, lock_v1.stand, lock_v1.vouch, lock_v1.vote, lock_v1.confirm; \
+         UPDATE lock_v1.meta SET version = 1, functions = '0 earlier'",
+    );
+    let old = database.open().connect().await.unwrap_err();
+    assert!(old.to_string().contains("call `init`"), "{old}");
+    store.init().await.unwrap();
+
+    assert_eq!(database.sql("SELECT version FROM lock_v1.meta"), "2\n");
+    let tables = "SELECT relname, relpersistence FROM pg_class WHERE relnamespace = 'lock_v1'::regnamespace \
+                  AND relname IN ('node', 'standing') ORDER BY relname";
+    assert_eq!(database.sql(tables), "node|p\nstanding|u\n");
+    assert_eq!(database.sql(CONTENT), Database::new().sql(CONTENT));
+    let renewal = store.renew(&Renew::new(ours.clone(), long())).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    assert_eq!(database.sql("SELECT seen FROM lock_v1.fence"), format!("{token}\n"));
+    assert_eq!(store.load(&ours.key).await.unwrap().unwrap().value, b"v");
+    store.release(&ours).await.unwrap();
+    let hint = soon(watch.next()).await;
+    let Some(Hint::Granted { owner, grant: Some(grant) }) = hint else { panic!("{hint:?}") };
+    assert!(owner == theirs.owner && grant.tokens.first() > token, "{grant:?} after {token}");
+
+    let vote = store.vote(&ballot(&vouched(&store).await)).await.unwrap();
+    assert!(matches!(vote, Vote::Granted(_)), "{vote:?}");
 }
 
 /// A publication of all tables refuses changes of a table whose rows it cannot name.
@@ -145,11 +192,12 @@ async fn roles_that_were_allowed_may_call_what_an_upgrade_adds() {
 fn the_script_makes_what_init_makes_and_fails_if_there_is_a_schema() {
     let (scripted, again) = (Database::new(), Database::empty());
     assert!(scripted.server.try_sql(&scripted.name, &PostgresBackend::schema()).is_err());
+    let from_file = Database::empty();
+    from_file.sql(include_str!("../../crates/lock-postgres/schema/lock_v1.sql"));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(again.open().init()).unwrap();
-    let content = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'lock_v1'::regnamespace \
-         UNION ALL SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'lock_v1'::regnamespace ORDER BY 1";
-    assert_eq!(scripted.sql(content), again.sql(content));
-    let meta = "SELECT * FROM lock_v1.meta";
-    assert_eq!(scripted.sql(meta), again.sql(meta));
+    for sql in [CONTENT, "SELECT * FROM lock_v1.meta"] {
+        let made = again.sql(sql);
+        assert_eq!([scripted.sql(sql), from_file.sql(sql)], [made.clone(), made]);
+    }
 }

@@ -1,8 +1,11 @@
 //! Behind a pooler that gives each transaction whichever session is free.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future::join_all;
+use lock_core::observer::{Observer, StoreAnswered};
 use lock_core::{Acquire, AcquireOutcome, Backend, ErrorKind, Hint};
 use lock_postgres::PostgresBackend;
 use lock_tests::{PgBouncer, SOON, eventually, soon};
@@ -78,6 +81,8 @@ async fn without_a_direct_connection_there_is_no_watch_and_no_queue() {
     let open =
         || PostgresBackend::builder(pooler.url()).without_direct_connection().build().unwrap();
     let (one, other) = (open(), open());
+    let capabilities = one.capabilities();
+    assert!(!capabilities.watches() && capabilities.queues(), "{capabilities:?}");
     let (ours, theirs) = (claim("a"), claim("a"));
     granted(&one, &ours, long()).await;
     let error = other.watch(&theirs.key).await.unwrap_err();
@@ -89,12 +94,48 @@ async fn without_a_direct_connection_there_is_no_watch_and_no_queue() {
     granted(&other, &theirs, long()).await;
 
     // lock-sync waits by timers alone.
-    let locks = [lock_sync::Locks::new(open()), lock_sync::Locks::new(open())];
+    let refusals = Arc::new(Answers::default());
+    let waits = PostgresBackend::builder(pooler.url()).without_direct_connection();
+    let waits = waits.observer(refusals.clone()).build().unwrap();
+    let locks = [lock_sync::Locks::new(open()), lock_sync::Locks::new(waits)];
     let [here, there] = locks.each_ref().map(|it| it.mutex("b", ()).unwrap());
     let held = here.lock().await.unwrap();
     let waiting = tokio::spawn(async move { there.lock().await.map(drop) });
+    // The store refuses the waiter while the lock is held, more than once.
+    eventually("the waiter asks again", SOON, || refusals.0.load(Ordering::Relaxed) >= 2);
+    assert!(!waiting.is_finished(), "two holders");
     drop(held);
     soon(waiting).await.unwrap().unwrap();
+}
+
+/// Counts the answers to requests for a lease.
+#[derive(Default)]
+struct Answers(AtomicU32);
+
+impl Observer for Answers {
+    fn store_answered(&self, event: &StoreAnswered<'_>) {
+        if event.verb == "acquire" && event.error.is_none() {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A client says of itself whether it hears anything. The check of a client that hears nothing says so once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_without_a_direct_connection_says_that_it_gets_no_wake_ups() {
+    let database = Database::new();
+    let pooler = PgBouncer::before(database.server, &database.name, 2);
+    let direct = database.open();
+    let beside = PostgresBackend::builder(database.url()).pooler(pooler.url()).build().unwrap();
+    let deaf = PostgresBackend::builder(pooler.url()).without_direct_connection().build().unwrap();
+    for (store, hears) in [(&direct, true), (&beside, true), (&deaf, false)] {
+        assert_eq!(store.capabilities().watches(), hears);
+        let report = store.check().await.unwrap();
+        let served = report.store.iter().find(|fact| fact.name == "serves").unwrap();
+        assert_eq!(served.value.contains("wake-ups"), hears, "{report}");
+        assert_eq!(report.with_code("no-wake-ups").count(), usize::from(!hears), "{report}");
+        assert_eq!(report.with_code("watch-refused").count(), 0, "{report}");
+    }
 }
 
 /// The two URLs may name different servers: by mistake, or for a while after a failover. No notification would arrive.

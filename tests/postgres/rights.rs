@@ -4,7 +4,7 @@ use lock_core::{
     Acquire, Backend, CellBackend, ErrorKind, InspectBackend, List, Mode, PermitBackend, Renew,
     Renewal, Resize, Stored,
 };
-use lock_postgres::PostgresBackend;
+use lock_postgres::{PostgresBackend, fence};
 
 use crate::support::{Database, attempt, claim, granted, long};
 
@@ -78,6 +78,48 @@ async fn a_role_can_neither_touch_the_tables_nor_call_what_is_inside() {
     denied("SELECT lock_v1.put('a', 'o', 'x', 1, 1, clock_timestamp(), '', clock_timestamp())");
     denied("SELECT lock_v1.force_release('a', '')");
     denied(&format!("CALL lock_v1.allow('{role}')"));
+}
+
+/// The transactions of the app run as that role. Each of them is over after a refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_may_call_the_verbs_can_check_the_fence_in_its_transactions() {
+    let database = Database::new();
+    let (role, store) = role(&database, true);
+    let (ours, reader) = (claim("a"), claim("b").in_mode(Mode::Shared));
+    let tokens = granted(&store, &ours, long()).await.tokens;
+    let read = granted(&store, &reader, long()).await.tokens.first();
+    database.sql(&format!("CREATE TABLE sold (n int); GRANT INSERT ON sold TO {role}"));
+    let url = database.server.url_as(&role, "pw", &database.name);
+    let (mut app, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let (key, other) = (&ours.key, &reader.key);
+
+    let sale = app.transaction().await.unwrap();
+    fence::check(&sale, [(key, tokens.first())]).await.unwrap();
+    fence::check_shared(&sale, [(other, read)]).await.unwrap();
+    sale.batch_execute(&format!(
+        "SELECT lock_v1.check('a', {}); SELECT lock_v1.check_shared('b', {read}); INSERT INTO sold VALUES (1)",
+        tokens.first()
+    ))
+    .await
+    .unwrap();
+    sale.commit().await.unwrap();
+
+    store.release(&ours).await.unwrap();
+    let newer = granted(&store, &claim("a"), long()).await.tokens.first();
+    let sale = app.transaction().await.unwrap();
+    let stale = fence::check(&sale, [(key, tokens.last())]).await.unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::NotHeld, "{stale:?}");
+    sale.batch_execute("INSERT INTO sold VALUES (2)").await.unwrap_err();
+    sale.rollback().await.unwrap();
+    let sale = app.transaction().await.unwrap();
+    let stale = fence::check_shared(&sale, [(other, newer)]).await.unwrap_err();
+    assert_eq!(stale.kind(), ErrorKind::NotHeld, "{stale:?}");
+    sale.rollback().await.unwrap();
+    let sql = format!("SELECT lock_v1.check('a', {})", tokens.first());
+    let stale = app.batch_execute(&sql).await.unwrap_err();
+    assert_eq!(stale.code().unwrap().code(), "LK001", "{stale:?}");
+    assert_eq!(database.sql("SELECT n FROM sold"), "1\n");
 }
 
 /// An operator may end the leases of others.

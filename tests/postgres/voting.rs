@@ -113,13 +113,19 @@ fn terms() -> Terms {
 /// A client of a node that votes, and the standing of the node.
 async fn voting(server: &PostgresServer) -> (PostgresBackend, Standing) {
     let store = client_of(server.url("locks")).await.unwrap();
-    let out = store.standing(&terms()).await.unwrap();
-    assert!(store.vouch(&out.quarantine, Ttl::DEFAULT).await.unwrap());
-    let standing = store.standing(&terms()).await.unwrap();
+    let standing = vouched(&store).await;
     (store, standing)
 }
 
-fn ballot(standing: &Standing) -> Ballot {
+/// Ends the quarantine of a node. Returns its standing.
+pub(crate) async fn vouched(store: &PostgresBackend) -> Standing {
+    let out = store.standing(&terms()).await.unwrap();
+    assert!(store.vouch(&out.quarantine, Ttl::DEFAULT).await.unwrap());
+    store.standing(&terms()).await.unwrap()
+}
+
+/// A ballot for the lock "a".
+pub(crate) fn ballot(standing: &Standing) -> Ballot {
     let request = Acquire::new(claim("a"), Ttl::DEFAULT);
     Ballot::new(request, FencingToken::new(0)).expecting(standing.clone())
 }
@@ -131,9 +137,7 @@ async fn the_rights_of_a_client_are_enough_to_vote() {
     let role = format!("voter_{}", database.name);
     database.sql(&format!("CREATE ROLE {role} LOGIN PASSWORD 'pw'; CALL lock_v1.allow('{role}')"));
     let store = client_of(database.server.url_as(&role, "pw", &database.name)).await.unwrap();
-    let out = store.standing(&terms()).await.unwrap();
-    assert!(store.vouch(&out.quarantine, Ttl::DEFAULT).await.unwrap());
-    let ballot = ballot(&store.standing(&terms()).await.unwrap());
+    let ballot = ballot(&vouched(&store).await);
     let Vote::Granted(grant) = store.vote(&ballot).await.unwrap() else { panic!("no vote") };
     assert!(store.confirm(&ballot.request.claim, grant.tokens.last()).await.unwrap());
 }
@@ -184,9 +188,7 @@ async fn a_crash_ends_no_membership() {
 async fn a_database_that_was_restored_from_a_dump_abstains() {
     let database = Database::new();
     let store = client_of(database.url()).await.unwrap();
-    let first = store.standing(&terms()).await.unwrap();
-    assert!(store.vouch(&first.quarantine, Ttl::DEFAULT).await.unwrap());
-    let known = store.standing(&terms()).await.unwrap();
+    let known = vouched(&store).await;
     drop(store);
     let sessions =
         format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{}'", database.name);

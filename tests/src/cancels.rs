@@ -11,18 +11,71 @@ use lock_core::{
 use crate::requests::{claim, granted, long};
 use crate::{SOON, eventually_async};
 
-/// After how many polls a future is dropped.
-pub const POLLS: [u32; 10] = [0, 1, 2, 3, 4, 6, 9, 14, 20, 40];
+/// After how many polls a future is dropped at least, even if it ends sooner: another time it may be slower.
+const LEAST: u32 = 9;
 
-/// Polls a future so often, with pauses in which other threads go on, and drops it.
-pub async fn drop_after(polls: u32, future: impl Future) {
-    let mut future = pin!(future);
-    for _ in 0..polls {
-        let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
-        if polled.await.is_ready() {
-            return;
+/// Up to here, each number of polls has its turn. Above, the steps grow.
+const EACH: u32 = 20;
+
+/// After how many polls a future is dropped at most.
+const MOST: u32 = 500;
+
+/// The numbers of polls after which the futures of a case are dropped: each number, until all of them end.
+///
+/// # Examples
+///
+/// ```
+/// use lock_tests::cancels::Polls;
+///
+/// # #[tokio::main]
+/// # async fn main() {
+/// let (mut polls, mut seen) = (Polls::new(), 0);
+/// while let Some(count) = polls.next() {
+///     polls.drop_after(async { tokio::task::yield_now().await }).await;
+///     assert_eq!(count, seen);
+///     seen += 1;
+/// }
+/// assert_eq!(seen, 10);
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Polls {
+    count: Option<u32>,
+    /// Whether a future of the present turn has not ended.
+    is_cut: bool,
+}
+
+impl Polls {
+    /// Begins with no poll at all.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The next number of polls; `None` after the futures of a turn have ended by themselves.
+    #[expect(clippy::should_implement_trait, reason = "the turns in between change it")]
+    pub fn next(&mut self) -> Option<u32> {
+        let next = match self.count {
+            None => 0,
+            Some(count) if count >= LEAST && !self.is_cut => return None,
+            Some(count) if count < EACH => count + 1,
+            Some(count) => count * 3 / 2,
+        };
+        self.is_cut = false;
+        self.count = Some(next);
+        self.count.filter(|count| *count <= MOST)
+    }
+
+    /// Polls a future as often as it is the turn, with pauses in which other threads go on, and drops it.
+    pub async fn drop_after(&mut self, future: impl Future) {
+        let mut future = pin!(future);
+        for _ in 0..self.count.unwrap_or_default() {
+            let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
+            if polled.await.is_ready() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_micros(100)).await;
         }
-        tokio::time::sleep(Duration::from_micros(100)).await;
+        self.is_cut = true;
     }
 }
 
@@ -47,11 +100,12 @@ async fn release(store: &impl Backend, claim: &Claim) -> Released {
 ///
 /// If something is left.
 pub async fn a_dropped_request(one: &impl Backend, other: &impl InspectBackend) {
-    for polls in POLLS {
+    let mut turns = Polls::new();
+    while let Some(polls) = turns.next() {
         let modes = [Mode::Exclusive, Mode::Shared, Mode::Permits { take: 1, of: 2 }];
         for (index, mode) in modes.into_iter().enumerate() {
             let ours = claim(format!("{polls}/{index}")).in_mode(mode);
-            drop_after(polls, one.try_acquire(&Acquire::new(ours.clone(), long()))).await;
+            turns.drop_after(one.try_acquire(&Acquire::new(ours.clone(), long()))).await;
             release(one, &ours).await;
             let theirs = claim(format!("{polls}/{index}"));
             granted(other, &theirs, long()).await;
@@ -67,10 +121,11 @@ pub async fn a_dropped_request(one: &impl Backend, other: &impl InspectBackend) 
 ///
 /// If something is left.
 pub async fn dropped_requests_of_one_call(store: &impl InspectBackend) {
-    for polls in POLLS {
+    let mut turns = Polls::new();
+    while let Some(polls) = turns.next() {
         let claims: Vec<Claim> = (0..6).map(|index| claim(format!("{polls}/{index}"))).collect();
         let requests: Vec<_> = claims.iter().map(|it| Acquire::new(it.clone(), long())).collect();
-        drop_after(polls, store.try_acquire_all(&requests)).await;
+        turns.drop_after(store.try_acquire_all(&requests)).await;
         for claim in &claims {
             release(store, claim).await;
         }
@@ -84,12 +139,13 @@ pub async fn dropped_requests_of_one_call(store: &impl InspectBackend) {
 ///
 /// If something is left.
 pub async fn a_dropped_wait(one: &impl InspectBackend, other: &impl Backend) {
-    for polls in POLLS {
+    let mut turns = Polls::new();
+    while let Some(polls) = turns.next() {
         let (ours, theirs) = (claim(format!("{polls}")), claim(format!("{polls}")));
         granted(one, &ours, long()).await;
-        drop_after(polls, other.watch(&theirs.key)).await;
+        turns.drop_after(other.watch(&theirs.key)).await;
         let _watch = other.watch(&theirs.key).await.expect("a watch");
-        drop_after(polls, other.try_acquire(&Acquire::new(theirs.clone(), long()).queued())).await;
+        turns.drop_after(other.try_acquire(&Acquire::new(theirs.clone(), long()).queued())).await;
         release(other, &theirs).await;
         release(one, &ours).await;
         nothing_is_held(one, &[ours]).await;
@@ -105,25 +161,26 @@ pub async fn a_dropped_change<B>(store: &B)
 where
     B: CellBackend + ConvertBackend + InspectBackend,
 {
-    for polls in POLLS {
+    let mut turns = Polls::new();
+    while let Some(polls) = turns.next() {
         let key = format!("{polls}");
         let ours = claim(&key);
         let token = granted(store, &ours, long()).await.tokens.first();
-        drop_after(polls, store.commit(&ours, token, b"value")).await;
+        turns.drop_after(store.commit(&ours, token, b"value")).await;
         release(store, &ours).await;
         nothing_is_held(store, &[ours]).await;
 
         let written = claim(&key);
         granted(store, &written, long()).await;
         let convert = Convert::new(written.clone(), Mode::Shared, long());
-        drop_after(polls, store.convert(&convert)).await;
+        turns.drop_after(store.convert(&convert)).await;
         release(store, &written).await;
         release(store, &written.clone().in_mode(Mode::Shared)).await;
         nothing_is_held(store, &[written]).await;
 
         let ours = claim(&key);
         granted(store, &ours, long()).await;
-        drop_after(polls, store.release(&ours)).await;
+        turns.drop_after(store.release(&ours)).await;
         let released = release(store, &ours).await;
         assert!(matches!(released, Released::Freed { .. } | Released::NotHeld), "{released:?}");
         nothing_is_held(store, &[ours]).await;

@@ -198,10 +198,35 @@ mod tests {
         let bodies = script.split("CREATE OR REPLACE ").skip(1).collect::<Vec<_>>();
         assert!(bodies.len() > 40, "the functions were not found");
         for body in bodies {
-            let code = body.lines().filter(|line| !line.trim_start().starts_with("--"));
-            let readings = code.filter(|line| line.contains("clock_timestamp()")).count();
-            assert!(readings <= 1, "{body}");
+            assert!(readings(body) <= 1, "{body}");
         }
+    }
+
+    /// How often a function reads the clock.
+    fn readings(body: &str) -> usize {
+        let code = body.lines().map(|line| line.split("--").next().unwrap_or_default());
+        code.map(|line| line.to_lowercase().matches("clock_timestamp").count()).sum()
+    }
+
+    #[test]
+    fn two_readings_on_one_line_are_two() {
+        assert_eq!(readings("a := clock_timestamp(); -- clock_timestamp()"), 1);
+        assert_eq!(readings("a := clock_timestamp(); b := Clock_Timestamp ();"), 2);
+        assert_eq!(readings("a := clock_timestamp();\n b := clock_timestamp();"), 2);
+    }
+
+    /// If it is `write`, the test below writes the file instead of comparing it.
+    const VARIABLE: &str = "LOCK_SCHEMA";
+
+    /// For people who have files applied: `psql -f`, and tools for migrations.
+    #[test]
+    fn the_file_with_the_schema_is_the_script() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/lock_v1.sql");
+        if std::env::var(VARIABLE).is_ok_and(|value| value == "write") {
+            std::fs::write(path, script()).unwrap();
+        }
+        let file = std::fs::read_to_string(path).unwrap();
+        assert!(file == script(), "write {path} again, with {VARIABLE}=write");
     }
 
     /// `now()` is the time at which the transaction began: before it waited for the row.

@@ -3,13 +3,10 @@
 use std::env;
 
 use lock_examples::AnyError;
-use lock_redis::RedisBackend;
-use lock_sync::Locks;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use super::wire;
-use crate::args::REDIS_URL;
 use crate::buyer;
 use crate::redis_store::RedisStore;
 use crate::store::Store;
@@ -17,6 +14,7 @@ use crate::store::Store;
 /// The orders of a child. They travel in the environment, where a password in the URL does not show
 /// up in the list of processes.
 pub(super) struct Orders {
+    /// The store of the locks.
     pub(super) url: String,
     /// The server of the database.
     pub(super) store: String,
@@ -30,7 +28,7 @@ pub(super) struct Orders {
 impl Orders {
     pub(super) fn give(&self, command: &mut Command) {
         command
-            .env(REDIS_URL, &self.url)
+            .env(lock_any::ENV, &self.url)
             .env("STOCK_STORE", &self.store)
             .env("STOCK_RUN", &self.run)
             .env("STOCK_SIZE", self.stock.to_string())
@@ -41,7 +39,7 @@ impl Orders {
 
     fn receive() -> Result<Self, AnyError> {
         Ok(Self {
-            url: var(REDIS_URL)?,
+            url: var(lock_any::ENV)?,
             store: var("STOCK_STORE")?,
             run: var("STOCK_RUN")?,
             stock: var("STOCK_SIZE")?.parse()?,
@@ -60,7 +58,7 @@ fn var(name: &str) -> Result<String, AnyError> {
 pub(crate) async fn buy() -> Result<(), AnyError> {
     let orders = Orders::receive()?;
     let store = Store::Redis(RedisStore::connect(&orders.store, &orders.run).await?);
-    let locks = Locks::new(RedisBackend::open(orders.url.as_str())?);
+    let locks = lock_any::connect(&orders.url).await?;
     let stock = orders.lock.then(|| locks.stored_mutex(orders.run.as_str(), orders.stock));
     let stock = stock.transpose()?;
 

@@ -1,4 +1,4 @@
-//! The second part: processes that share only Redis servers.
+//! The second part: processes that share only servers.
 //!
 //! The example starts itself once per buyer. A child says that it is ready, waits for a line, buys,
 //! and prints its visits.
@@ -11,10 +11,9 @@ pub(crate) use child::buy as child;
 use std::process::Stdio;
 use std::{env, io};
 
+use lock_any::ENV;
 use lock_core::Clock;
 use lock_examples::AnyError;
-use lock_redis::RedisBackend;
-use lock_sync::Locks;
 use lock_tests::{RedisCluster, RedisServer, Sentinels, find_redis_server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -28,21 +27,28 @@ use crate::tasks;
 
 /// The servers of this run: those of the locks, and the one of the database.
 ///
-/// The database is on one server. If the locks are in a cluster or behind sentinels, the database is on another server.
+/// The database is on one Redis server. The locks are on that server or elsewhere: in a cluster, behind sentinels, or in
+/// another kind of store.
 pub(crate) enum Servers {
     Given(String),
     Own(Box<RedisServer>),
     /// Locks at this URL, which the app gave.
-    GivenDeployment(String, Box<RedisServer>),
+    Apart(String, Database),
     Cluster(RedisCluster, Box<RedisServer>),
     Sentinels(Sentinels, Box<RedisServer>),
+}
+
+/// The server of the database alone.
+pub(crate) enum Database {
+    Given(String),
+    Own(Box<RedisServer>),
 }
 
 impl Servers {
     /// The URL of the locks.
     pub(crate) fn url(&self) -> String {
         match self {
-            Self::Given(url) | Self::GivenDeployment(url, _) => url.clone(),
+            Self::Given(url) | Self::Apart(url, _) => url.clone(),
             Self::Own(server) => server.url(),
             Self::Cluster(cluster, _) => cluster.url(),
             Self::Sentinels(sentinels, _) => sentinels.url(),
@@ -52,9 +58,9 @@ impl Servers {
     /// The URL of the database.
     pub(crate) fn store(&self) -> String {
         match self {
-            Self::Given(url) => url.clone(),
+            Self::Given(url) | Self::Apart(_, Database::Given(url)) => url.clone(),
             Self::Own(server)
-            | Self::GivenDeployment(_, server)
+            | Self::Apart(_, Database::Own(server))
             | Self::Cluster(_, server)
             | Self::Sentinels(_, server) => server.url(),
         }
@@ -64,11 +70,9 @@ impl Servers {
     pub(crate) fn description(&self) -> String {
         match self {
             Self::Given(_) => format!("the one given in {REDIS_URL} or with --redis"),
-            Self::GivenDeployment(..) => {
-                format!(
-                    "the one given in {REDIS_URL} or with --redis; the database is on another server"
-                )
-            }
+            Self::Apart(..) => format!(
+                "the one given in {ENV}, in {REDIS_URL} or with --redis; the database is on another server"
+            ),
             Self::Own(server) => format!("one that was started for this, on {}", server.addr()),
             Self::Cluster(..) | Self::Sentinels(..) => {
                 format!("started for this: {}; the database is on another server", self.url())
@@ -87,9 +91,20 @@ pub(crate) fn servers(args: &Args) -> Result<Servers, String> {
             .map_err(|missing| format!("{missing}. Name a running one in {REDIS_URL}"))?;
         RedisServer::builder().program(program).try_start().map(Box::new)
     };
+    let redis = args.redis.as_ref().filter(|url| !is_deployment(url));
+    if let Some(url) = &args.locks {
+        if url.starts_with("memory:") {
+            return Err(format!("processes share no memory. Name a server in {ENV}"));
+        }
+        let database = match redis {
+            Some(server) => Database::Given(server.clone()),
+            None => Database::Own(start()?),
+        };
+        return Ok(Servers::Apart(url.clone(), database));
+    }
     match (&args.redis, args.over) {
         (Some(url), Over::Server) if is_deployment(url) => {
-            Ok(Servers::GivenDeployment(url.clone(), start()?))
+            Ok(Servers::Apart(url.clone(), Database::Own(start()?)))
         }
         (Some(url), Over::Server) => Ok(Servers::Given(url.clone())),
         (_, Over::Server) => start().map(Servers::Own),
@@ -146,7 +161,7 @@ async fn sell(args: &Args, servers: &Servers, run: &str, store: Store) -> Result
     for buyer in buyers {
         visits.extend(buyer.visits().await?);
     }
-    let locks = Locks::new(RedisBackend::open(servers.url())?);
+    let locks = lock_any::connect(&servers.url()).await?;
     let stock = args.lock.then(|| locks.stored_mutex(run, args.stock)).transpose()?;
     tasks::report(args, stock.as_ref(), &store, visits).await
 }
@@ -208,34 +223,59 @@ fn command(orders: &Orders) -> io::Result<Command> {
 mod tests {
     use std::ffi::OsStr;
 
+    use lock_tests::{EtcdServer, PostgresServer};
+
     use super::*;
 
     /// The example runs itself as its children, which a test cannot. So the buyers are tasks here.
+    async fn nothing_is_oversold(args: &Args) {
+        let servers = tokio::task::block_in_place(|| servers(args).unwrap());
+        assert!(servers.url() != servers.store() && !is_deployment(&servers.store()));
+        let store = RedisStore::connect(&servers.store(), "test").await.unwrap();
+        store.fill(args.stock).await.unwrap();
+        let store = Store::Redis(store);
+        let mut buyers = tokio::task::JoinSet::new();
+        for number in 1..=args.processes {
+            let (store, wanted) = (store.clone(), args.wanted_by_each(args.processes));
+            let locks = lock_any::connect(&servers.url()).await.unwrap();
+            let stock = locks.stored_mutex("test", args.stock).unwrap();
+            let name = format!("task {number}");
+            buyers.spawn(async move {
+                crate::buyer::shop(&name, wanted, &store, Some(&stock)).await.unwrap()
+            });
+        }
+        let visits = buyers.join_all().await.into_iter().flatten().collect();
+        let locks = lock_any::connect(&servers.url()).await.unwrap();
+        let stock = locks.stored_mutex("test", args.stock).unwrap();
+        let report = tasks::report(args, Some(&stock), &store, visits).await.unwrap();
+        assert!(report.is_good(), "{}: {report}", servers.url());
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn nothing_is_oversold_over_a_cluster_and_behind_sentinels() {
         for over in [Over::Cluster, Over::Sentinels] {
-            let args = Args { over, ..Args::default() };
-            let servers = tokio::task::block_in_place(|| servers(&args).unwrap());
-            assert!(is_deployment(&servers.url()) && !is_deployment(&servers.store()));
-            let store = RedisStore::connect(&servers.store(), "test").await.unwrap();
-            store.fill(args.stock).await.unwrap();
-            let store = Store::Redis(store);
-            let mut buyers = tokio::task::JoinSet::new();
-            for number in 1..=args.processes {
-                let (store, wanted) = (store.clone(), args.wanted_by_each(args.processes));
-                let backend = RedisBackend::open(servers.url()).unwrap();
-                let stock = Locks::new(backend).stored_mutex("test", args.stock).unwrap();
-                let name = format!("task {number}");
-                buyers.spawn(async move {
-                    crate::buyer::shop(&name, wanted, &store, Some(&stock)).await.unwrap()
-                });
-            }
-            let visits = buyers.join_all().await.into_iter().flatten().collect();
-            let locks = Locks::new(RedisBackend::open(servers.url()).unwrap());
-            let stock = locks.stored_mutex("test", args.stock).unwrap();
-            let report = tasks::report(&args, Some(&stock), &store, visits).await.unwrap();
-            assert!(report.is_good(), "{over}: {report}");
+            nothing_is_oversold(&Args { over, ..Args::default() }).await;
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nothing_is_oversold_over_postgres_and_etcd() {
+        let (postgres, etcd) = (PostgresServer::start(), EtcdServer::start());
+        for url in [postgres.locks(), etcd.locks()] {
+            nothing_is_oversold(&Args { locks: Some(url), ..Args::default() }).await;
+        }
+    }
+
+    #[test]
+    fn the_database_is_on_a_redis_server_wherever_the_locks_are() {
+        let with = |locks: &str| {
+            let [locks, redis] = [locks, "redis://given"].map(|url| Some(url.to_owned()));
+            servers(&Args { locks, redis, ..Args::default() })
+        };
+        let apart = with("etcd://one").unwrap();
+        assert_eq!((apart.url(), apart.store()), ("etcd://one".into(), "redis://given".into()));
+        assert!(!apart.description().contains("://"), "{}", apart.description());
+        assert!(with("memory:").is_err());
     }
 
     #[test]
@@ -259,7 +299,7 @@ mod tests {
         let command = command(&orders).unwrap();
         let command = command.as_std();
         assert_eq!(command.get_args().collect::<Vec<_>>(), [CHILD]);
-        let expected = (OsStr::new(REDIS_URL), Some(OsStr::new(url)));
+        let expected = (OsStr::new(ENV), Some(OsStr::new(url)));
         assert!(command.get_envs().any(|pair| pair == expected));
     }
 }

@@ -1,7 +1,7 @@
 //! A pooler before a PostgreSQL server.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,8 @@ pub struct PgBouncer {
     port: Port,
     /// `*` for all databases of the server.
     database: String,
-    _folder: TempDir,
-    _process: Supervised,
+    folder: TempDir,
+    process: Supervised,
 }
 
 impl PgBouncer {
@@ -85,7 +85,7 @@ impl PgBouncer {
             assert!(start.elapsed() < super::START_LIMIT, "PgBouncer is not ready: {log}");
             process.wait_for_exit(Duration::from_millis(10));
         }
-        Self { port, database: database.to_owned(), _folder: folder, _process: process }
+        Self { port, database: database.to_owned(), folder, process }
     }
 
     /// A pooler with so many sessions of each database of the server.
@@ -101,6 +101,16 @@ impl PgBouncer {
     /// The address, always on the loopback interface.
     pub fn addr(&self) -> std::net::SocketAddr {
         self.port.addr()
+    }
+
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// The folder of its files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The URL through the pooler, for the superuser.

@@ -31,5 +31,5 @@ fn a_cluster_is_examined() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_work_over_etcd() {
     let server = EtcdServer::start();
-    the_commands_work(&server.locks()).await;
+    the_commands_work(&server.locks(), 4_000).await;
 }

@@ -1,13 +1,16 @@
 //! The commands over any store with a queue.
 
+use std::time::Duration;
+
 use lock_any::lock_sync::LockGuard;
 use lock_tests::soon;
 
 use crate::program::{client, dlock, labelled};
 use crate::terminal::Terminal;
 
-/// One client holds a lock, and another one waits for it.
-pub(crate) async fn the_commands_work(url: &str) {
+/// One client holds a lock, and another one waits for it. The store may show either for so many milliseconds after its
+/// end.
+pub(crate) async fn the_commands_work(url: &str, late_ms: u64) {
     let (one, other) = (client(url, "billing").await, client(url, "refunds").await);
     let guard = soon(one.lock("orders/42")).await.unwrap();
     labelled(&one, "orders/42").await;
@@ -21,6 +24,11 @@ pub(crate) async fn the_commands_work(url: &str) {
     let seen = dlock(url, &["inspect", "orders/42", "--json"]).ends_with(0).json_lines().remove(0);
     assert_eq!((&seen["holding"], &seen["waiting"]), (&1.into(), &1.into()), "{seen}");
     assert!(seen["waiters"][0]["waited_ms"].as_u64().is_some(), "{seen}");
+    assert_eq!((&seen["late_ms"], &seen["queue"]), (&late_ms.into(), &true.into()), "{seen}");
+    let ran = dlock(url, &["inspect", "orders/42"]).ends_with(0);
+    // A store that is hardly late needs no words for it.
+    let words = format!("may show a lease or a place for {:?}", Duration::from_millis(late_ms));
+    assert_eq!(ran.out().contains(&words), late_ms > 20, "{}", ran.out());
     let lines = dlock(url, &["list", "orders/", "--json"]).ends_with(0).json_lines();
     assert_eq!((lines.len(), &lines[0]["lock"]), (1, &"orders/42".into()), "{lines:?}");
     dlock(url, &["destroy", "orders/42", "--yes"]).ends_with(1);

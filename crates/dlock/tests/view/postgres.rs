@@ -47,5 +47,5 @@ fn init_warns_of_a_schema_of_a_superuser() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_work_over_a_database() {
     let server = PostgresServer::start();
-    the_commands_work(&server.locks()).await;
+    the_commands_work(&server.locks(), 20).await;
 }
