@@ -34,10 +34,11 @@ impl fmt::Debug for Bridge {
     }
 }
 
-/// What is known of the metric with this name.
+/// The unit and the description of the metric with this name. A metric without a unit has an empty unit: if a gauge has
+/// the unit `1`, a collector that writes to Prometheus adds `_ratio` to its name.
 fn about(name: &str) -> (&'static str, &'static str) {
     let known: Option<&Metric> = METRICS.iter().find(|metric| metric.name == name);
-    known.map_or(("", ""), |it| (it.unit.map_or("1", |unit| unit.as_canonical_label()), it.about))
+    known.map_or(("", ""), |it| (it.unit.map_or("", |unit| unit.as_canonical_label()), it.about))
 }
 
 fn labels(key: &Key) -> Vec<KeyValue> {

@@ -6,7 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::thread;
 
+use lock_telemetry::names::{Kind, METRICS};
 use lock_tests::RedisServer;
+use metrics::{Key, Level, Metadata, Recorder};
 use serde_json::Value;
 
 use super::*;
@@ -154,6 +156,43 @@ fn the_collector_gets_spans_with_parents_and_links() {
         let acquire = text(&links[0]["spanId"]);
         let found = spans["lock.acquire"].iter().find(|it| it["spanId"] == acquire).unwrap();
         assert_eq!(found["parentSpanId"], hold["parentSpanId"], "another request");
+    }
+}
+
+/// The name of a metric in Prometheus, by the rules of a collector.
+fn in_prometheus(name: &str, metric: &Value) -> String {
+    let is_gauge = metric["gauge"].is_object();
+    let unit = match text(&metric["unit"]) {
+        "s" => "_seconds",
+        "1" if is_gauge => "_ratio",
+        _ => "",
+    };
+    let kind = if metric["sum"]["isMonotonic"] == true { "_total" } else { "" };
+    name.replace('.', "_") + unit + kind
+}
+
+#[test]
+fn the_metrics_of_the_collector_have_the_names_of_the_page_in_prometheus() {
+    let collector = Collector::default();
+    let telemetry = Telemetry::to(&collector.start()).unwrap();
+    let bridge = Bridge::new(telemetry.meters.meter("locks"));
+    let about = Metadata::new("", Level::INFO, None);
+    for metric in METRICS {
+        let key = Key::from_static_name(metric.name);
+        match metric.kind {
+            Kind::Counter => bridge.register_counter(&key, &about).increment(1),
+            Kind::Gauge => bridge.register_gauge(&key, &about).set(1.0),
+            Kind::Histogram => bridge.register_histogram(&key, &about).record(1.0),
+        }
+    }
+    telemetry.end().unwrap();
+    let metrics = collector.metrics();
+    assert_eq!(metrics.len(), METRICS.len(), "{:?}", metrics.keys());
+    let page = include_str!("../../docs/OPERATIONS.md");
+    for (name, metric) in &metrics {
+        let row = format!("| `{name}` | `{}` |", in_prometheus(name, metric));
+        assert!(page.contains(&row), "no row: {row}");
+        assert!(!metric["gauge"].is_object() || metric["unit"] != "1", "{metric}");
     }
 }
 

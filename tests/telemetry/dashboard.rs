@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use lock_telemetry::names::{Kind, METRICS, Metric};
 use serde_json::Value;
 
+use crate::label_values::{Labelled, recorded, wanted};
+
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
@@ -29,6 +31,14 @@ fn title(panel: &Value) -> &str {
 fn queries(panel: &Value) -> Vec<&str> {
     let targets = panel["targets"].as_array().unwrap();
     targets.iter().map(|target| target["expr"].as_str().unwrap()).collect()
+}
+
+/// The expressions of these alert rules.
+fn alerts(rules: &str) -> Vec<&str> {
+    let ends = ["labels:", "for:"];
+    let rules = rules.split("expr:").skip(1);
+    let rules = rules.map(|rule| ends.iter().fold(rule, |it, end| it.split(end).next().unwrap()));
+    rules.map(|expression| expression.trim_start_matches([' ', '>', '-'])).collect()
 }
 
 /// The name of a metric in Prometheus.
@@ -75,6 +85,34 @@ fn unknown(query: &str) -> Vec<String> {
     words(query).into_iter().filter(|word| !is_known(word)).map(str::to_owned).collect()
 }
 
+/// The values of labels in a query that the metrics never record.
+fn unrecorded(query: &str) -> Vec<Labelled> {
+    let recorded = recorded();
+    // A histogram without buckets has the same labels.
+    let as_count = |series: &str| series.replace("_bucket", "_count");
+    let is_unknown = |(series, label, value): &Labelled| {
+        !recorded.contains(&(as_count(series), label.clone(), value.clone()))
+    };
+    wanted(query).into_iter().filter(is_unknown).collect()
+}
+
+#[test]
+fn every_query_and_every_alert_asks_for_values_of_labels_that_exist() {
+    let (panels, rules) = (panels(), read("prometheus/alerts.yml"));
+    let all: Vec<&str> = panels.iter().flat_map(queries).chain(alerts(&rules)).collect();
+    let values: BTreeSet<_> = all.iter().flat_map(|query| wanted(query)).collect();
+    assert!(values.len() >= 6, "the values were not read: {values:?}");
+    for query in all {
+        assert_eq!(unrecorded(query), [], "{query}");
+    }
+    let wrong = unrecorded("sum(lock_handoffs_total{job=~\"$job\", kind=~\"local|remtoe\"})");
+    let lacks = ["lock_handoffs_total", "kind", "remtoe"].map(str::to_owned);
+    assert_eq!(wrong, [lacks.into()]);
+    let wrong =
+        unrecorded("lock_held + rate(lock_acquire_duration_seconds_bucket{outcome=\"grant\"}[5m])");
+    assert_eq!(wrong.len(), 1, "{wrong:?}");
+}
+
 #[test]
 fn every_query_asks_for_metrics_and_labels_that_exist() {
     let panels = panels();
@@ -93,12 +131,9 @@ fn every_query_asks_for_metrics_and_labels_that_exist() {
 #[test]
 fn every_alert_asks_for_metrics_and_labels_that_exist() {
     let rules = read("prometheus/alerts.yml");
-    let expressions: Vec<&str> =
-        rules.split("expr:").skip(1).map(|rule| rule.split("labels:").next().unwrap()).collect();
+    let expressions = alerts(&rules);
     assert!(expressions.len() >= 5, "the rules were not read");
     for expression in expressions {
-        let expression =
-            expression.split("for:").next().unwrap().trim_start_matches([' ', '>', '-']);
         let unknown: Vec<_> = unknown(expression);
         // A duration such as `5m` begins with a digit.
         assert_eq!(unknown, [""; 0], "{expression}");

@@ -8,4 +8,5 @@ mod counts;
 mod dashboard;
 #[path = "../../crates/lock-telemetry/tests/journal/mod.rs"]
 mod journal;
+mod label_values;
 mod spans;

@@ -69,7 +69,7 @@ fn any_version(options: &str) -> Result<bool, Error> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         if name != ANY_VERSION {
             return Err(bad(format!(
-                "{name:?} is no option of the URL of an etcd cluster, which has {ANY_VERSION} alone"
+                "the URL of an etcd cluster has no option but {ANY_VERSION}=true"
             )));
         }
         let value = match value {
@@ -121,7 +121,11 @@ fn member(text: &str) -> Result<String, Error> {
         None => PORT,
         Some(port) => match port.parse::<u16>() {
             Ok(number) if number > 0 && port.bytes().all(|it| it.is_ascii_digit()) => number,
-            _ => return Err(bad(format!("{port:?} is no port of a member of etcd"))),
+            _ => {
+                return Err(bad(
+                    "the port of a member of etcd is wrong: a port is a number from 1 to 65535, as in etcd://host:2379",
+                ));
+            }
         },
     };
     let is_bracketed = host.starts_with('[') && host.ends_with(']');
@@ -133,7 +137,9 @@ fn member(text: &str) -> Result<String, Error> {
             && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
     };
     if !is_valid {
-        return Err(bad(format!("{host:?} is no host of a member of etcd")));
+        return Err(bad(
+            "the host of a member of etcd is wrong: write etcd://host:2379, etcd://[::1]:2379 or etcd://host,host,host",
+        ));
     }
     Ok(format!("{host}:{port}"))
 }

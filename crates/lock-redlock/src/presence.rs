@@ -84,23 +84,35 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Mutex, OnceLock, Weak};
 
     use lock_core::observer::Observer;
     use lock_core::{ErrorKind, Quarantine};
 
     use super::*;
 
+    /// At each event it looks at the state, as an observer does that asks the quorum about a lock.
     #[derive(Default)]
-    struct Diary(Mutex<Vec<String>>);
+    struct Diary {
+        said: Mutex<Vec<String>>,
+        presence: OnceLock<Weak<Presence>>,
+    }
+
+    impl Diary {
+        fn say(&self, what: String, is_out: bool) {
+            let presence = self.presence.get().and_then(Weak::upgrade).unwrap();
+            assert_eq!(presence.with("a", |state| state.is_out()), is_out, "{what}");
+            self.said.lock().unwrap().push(what);
+        }
+    }
 
     impl Observer for Diary {
         fn node_kept_out(&self, event: &NodeKeptOut<'_>) {
-            self.0.lock().unwrap().push(format!("{} out: {}", event.node, event.why.name()));
+            self.say(format!("{} out: {}", event.node, event.why.name()), true);
         }
 
         fn node_back(&self, event: &NodeBack<'_>) {
-            self.0.lock().unwrap().push(format!("{} back", event.node));
+            self.say(format!("{} back", event.node), false);
         }
     }
 
@@ -109,8 +121,9 @@ mod tests {
         let diary = Arc::new(Diary::default());
         let mut observers = Observers::none();
         observers.add(diary.clone());
-        let presence = Presence::new(observers, Clock::boot());
-        let said = || std::mem::take(&mut *diary.0.lock().unwrap());
+        let presence = Arc::new(Presence::new(observers, Clock::boot()));
+        diary.presence.set(Arc::downgrade(&presence)).unwrap();
+        let said = || std::mem::take(&mut *diary.said.lock().unwrap());
         let trouble = || Some(Error::new(ErrorKind::Timeout, "no answer"));
         let set = |trouble| presence.with("a", |state| state.trouble = trouble);
         set(None);

@@ -1,5 +1,6 @@
 //! `dlock elect` and `dlock wait-leader`.
 
+use lock_tests::{SOON, eventually};
 use rustix::process::Signal;
 
 use crate::program::{Scene, is_gone, pid_of};
@@ -37,6 +38,35 @@ fn a_leader_may_lead_again() {
     let script = "echo >> led; test $(wc -l < led) -lt 3 || kill -TERM $$";
     scene.start(&["elect", "boss", "--again", "--", "sh", "-c", script]).ends_with(143);
     assert_eq!(scene.written("led"), "\n\n\n");
+}
+
+#[test]
+fn a_program_whose_leadership_was_lost_is_ended() {
+    let scene = Scene::new();
+    let script = "echo $$ > pid; exec sleep 1000";
+    let dlock = scene.start(&["elect", "boss", "--ttl", "4s", "--", "sh", "-c", script]);
+    let program = pid_of(&scene.written("pid"));
+    scene.server.cli(&["FLUSHALL"]);
+    let text = dlock.ends_with(76);
+    assert!(text.err.contains("dlock: the lease on boss is lost"), "{text:?}");
+    is_gone(program);
+}
+
+#[test]
+fn a_leader_that_lost_its_leadership_leads_again_if_it_is_to() {
+    let scene = Scene::new();
+    let script = "echo $$ >> led; exec sleep 1000";
+    let elect = ["elect", "boss", "--again", "--ttl", "4s", "--", "sh", "-c", script];
+    let dlock = scene.start(&elect);
+    let first = pid_of(&scene.written("led"));
+    scene.server.cli(&["FLUSHALL"]);
+    is_gone(first);
+    eventually("it leads again", SOON, || scene.written("led").lines().count() == 2);
+    let second = pid_of(scene.written("led").lines().nth(1).unwrap());
+    assert_ne!(first, second);
+    dlock.signal(Signal::TERM);
+    dlock.ends_with(143);
+    is_gone(second);
 }
 
 #[test]

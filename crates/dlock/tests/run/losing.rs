@@ -57,7 +57,7 @@ fn a_program_whose_lock_was_deleted_is_ended_with_all_its_processes() {
     let scene = Scene::new();
     let dlock = scene.script(&["--ttl", "4s"], "sleep 1000 & echo $! > started; wait");
     let started = pid_of(&scene.written("started"));
-    scene.server.cli(&["FLUSHALL"]);
+    assert_eq!(scene.server.cli(&["DEL", "lock:{it}"]).int(), 1);
     let text = dlock.ends_with(76);
     assert!(text.err.contains("dlock: the lease on it is lost"), "{text:?}");
     is_gone(started);

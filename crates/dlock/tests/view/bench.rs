@@ -1,6 +1,7 @@
 use std::fs;
+use std::time::{Duration, Instant};
 
-use lock_tests::RedisServer;
+use lock_tests::{RedisServer, SOON, eventually_async};
 
 use crate::program::{client, dlock};
 use crate::terminal::Terminal;
@@ -11,7 +12,10 @@ fn the_figures_are_a_table_a_picture_and_json() {
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("bench.svg");
     let path = picture.to_str().unwrap();
+    let begin = Instant::now();
     let ran = dlock(&server.url(), &["bench", "--seconds", "1", "--svg", path]).ends_with(0);
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(20), "all figures of one second took {took:?}");
     for part in
         ["per second", "in PINGs", "PING  ", "uncontended", "64 tasks", "hand-overs between"]
     {
@@ -72,9 +76,13 @@ fn a_load_counts_passes_and_times_its_parts() {
     }
     assert!(report["working"]["p50_us"].as_f64() >= Some(1_900.0), "{report}");
     // The holders work one after another.
-    assert!(report["seconds"].as_f64() >= Some(0.06), "{report}");
+    let seconds = report["seconds"].as_f64().unwrap();
+    assert!(seconds >= 0.06, "{report}");
+    let rate = report["passes_per_second"].as_f64().unwrap();
+    assert!((rate * seconds - 30.0).abs() < 0.01, "{report}");
     let ran = dlock(&server.url(), &args[..8]).ends_with(0);
-    for part in ["acquiring", "working", "releasing", "30 passes in", "0 timeouts, 0 losses"] {
+    let counts = ["30 passes in", " passes/s, ", "0 timeouts, 0 losses"];
+    for part in ["acquiring", "working", "releasing"].into_iter().chain(counts) {
         assert!(ran.out().contains(part), "{part}: {}", ran.out());
     }
 }
@@ -94,4 +102,27 @@ async fn a_load_that_finds_no_lock_in_time_counts_timeouts() {
     assert_eq!(sum.iter().sum::<u64>(), 4, "{report}");
     let locks = client(&server.url(), "operator").await;
     assert!(locks.list("").await.unwrap().locks.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_whose_lease_is_ended_by_force_counts_a_loss() {
+    let server = RedisServer::start();
+    let args = ["bench", "load", "--clients", "1", "--requests", "1", "--sleep", "4", "--json"];
+    let ran = tokio::task::spawn_blocking({
+        let url = server.url();
+        move || dlock(&url, &args).ends_with(1)
+    });
+    let operator = client(&server.url(), "operator").await;
+    eventually_async("the load has a lease, and loses it", SOON, async || {
+        let mut ended = 0;
+        for lock in operator.list("dlock-bench/").await.unwrap().locks {
+            ended += operator.force_release(lock.key).await.unwrap();
+        }
+        ended > 0
+    })
+    .await;
+    let report = ran.await.unwrap().json_lines().remove(0);
+    let of = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!((of("passes"), of("timeouts"), of("losses"), of("errors")), (0, 0, 1, 0));
+    assert_eq!(report["passes_per_second"], 0.0);
 }

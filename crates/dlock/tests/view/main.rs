@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod bench;
+mod deployments;
 mod doctor;
 mod ending;
 mod etcd;

@@ -14,6 +14,13 @@ pub(crate) fn dlock(url: &str, args: &[&str]) -> Ran {
     Ran(command.output().unwrap())
 }
 
+/// The program with these arguments, and without a URL in its environment.
+pub(crate) fn without_store(args: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dlock"));
+    command.env_remove("LOCK_URL").args(args).stdin(Stdio::null());
+    Ran(command.output().unwrap())
+}
+
 /// What a run left behind.
 pub(crate) struct Ran(Output);
 

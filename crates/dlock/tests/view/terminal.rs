@@ -85,11 +85,24 @@ impl Terminal {
     /// If one of them does not appear; with the screen.
     #[track_caller]
     pub(crate) fn shows(&self, texts: &[&str]) {
-        let has_all = || texts.iter().all(|text| self.screen().contains(text));
+        let has_all = |screen: &str| texts.iter().all(|text| screen.contains(text));
+        self.until(&format!("{texts:?}"), has_all);
+    }
+
+    /// Waits until the screen is like this.
+    ///
+    /// # Panics
+    ///
+    /// If it does not become so; with the screen.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         let start = Instant::now();
-        while !has_all() {
+        loop {
             let screen = self.screen();
-            assert!(start.elapsed() < SOON, "the screen does not show {texts:?}, but:\n{screen}");
+            if is_so(&screen) {
+                return;
+            }
+            assert!(start.elapsed() < SOON, "the screen does not show {what}, but:\n{screen}");
             std::thread::sleep(LOOK);
         }
     }

@@ -1,5 +1,7 @@
-use lock_any::lock_sync::LockGuard;
-use lock_tests::{RedisServer, soon};
+use std::time::Duration;
+
+use lock_any::lock_sync::{LockGuard, Locks};
+use lock_tests::{Direction, Proxy, RedisServer, soon};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::client;
@@ -69,4 +71,58 @@ async fn a_server_that_goes_away_is_a_message_and_comes_back() {
     let locks = client(&server.url(), "billing").await;
     let _guard = locks.lock("orders/42").await.unwrap();
     top.shows(&["orders/42"]);
+}
+
+/// The number before this word in the line of sums.
+fn sum(screen: &str, word: &str) -> f64 {
+    let before = screen.split_once(word).map_or("", |(before, _)| before);
+    before.rsplit(' ').next().unwrap().parse().unwrap_or_default()
+}
+
+/// The number in a column of the lock, by the place of the column from the right.
+fn cell(screen: &str, lock: &str, place: usize) -> f64 {
+    let line = screen.lines().find(|line| line.starts_with(lock)).unwrap_or_default();
+    let cell = line.split_whitespace().rev().nth(place);
+    cell.and_then(|it| it.parse().ok()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_goes_to_and_fro_has_turns() {
+    let server = RedisServer::start();
+    for label in ["billing", "refunds"] {
+        let locks = client(&server.url(), label).await;
+        tokio::spawn(async move {
+            loop {
+                let guard = locks.lock("orders/42").await.unwrap();
+                // The work of a holder.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                LockGuard::release(guard).await.unwrap();
+            }
+        });
+    }
+    let top = Terminal::run(&server.url(), &["top", "--interval", "0.2"]);
+    top.until("turns", |screen| {
+        sum(screen, " turns/s") > 0.0 && cell(screen, "orders/42", 2) > 0.0
+    });
+    assert_eq!(sum(&top.screen(), " lost"), 0.0, "{}", top.screen());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_runs_out_is_lost() {
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let store = lock_any::open(&server.url_through(proxy.addr())).await.unwrap();
+    let locks = Locks::builder(store).ttl(Duration::from_secs(3)).build().unwrap();
+    let mut guards = Vec::new();
+    // A look that comes just before the end of one lease may miss its loss.
+    for number in 0..3 {
+        guards.push(locks.lock(format!("orders/{number}")).await.unwrap());
+    }
+    let top = Terminal::run(&server.url(), &["top", "--interval", "0.2"]);
+    top.shows(&["3 locks", " 0 lost"]);
+    proxy.silence(Direction::ToServer);
+    top.until("a loss", |screen| {
+        let of_locks = (0..3).map(|number| cell(screen, &format!("orders/{number}"), 0));
+        sum(screen, " lost") >= 1.0 && of_locks.sum::<f64>() == sum(screen, " lost")
+    });
 }

@@ -1,4 +1,7 @@
-use crate::program::dlock;
+use crate::program::{dlock, without_store};
+
+const A_PORT: &str = "a port is a number from 1 to 65535";
+const A_DATABASE: &str = "postgres://user@host:5432/database";
 
 /// Each of these messages names the mistake and its correction on one line.
 #[test]
@@ -6,12 +9,21 @@ fn a_mistake_is_answered_by_one_line() {
     let nowhere = "redis://127.0.0.1:1";
     for (url, args, parts) in [
         ("postgers://a", &["list"][..], &["names no store", "redis://"][..]),
-        ("redis://a:port", &["inspect", "x"], &["no URL of a server", "redis://"]),
+        ("redis://a:port", &["inspect", "x"], &["the port", A_PORT, "redis://host:6379"]),
+        ("redis+cluster://a,b:port", &["list"], &["the port", A_PORT, "redis://host:6379"]),
+        ("redis://a b", &["list"], &["the host", "redis://host:6379"]),
+        ("redis://:secret@", &["list"], &["host", "redis://host:6379"]),
+        ("redis://a/first", &["list"], &["the database", "redis://host:6379/0"]),
+        ("redis://%ff@a", &["list"], &["wrong", "redis://user:password@host:6379/0"]),
+        ("redis://0.0.0.0", &["list"], &["every host", "redis://127.0.0.1:6379"]),
+        ("redis+unix:a", &["list"], &["no path", "redis+unix:///path/to/socket"]),
         ("redlock+redis://a,b", &["doctor"], &["of 2 nodes", "odd number"]),
-        ("postgres://a:port/b", &["list"], &["no URL of a PostgreSQL database"]),
-        ("POSTGRES://a:port/b", &["list"], &["no URL of a PostgreSQL database"]),
-        ("ETCD://a:port", &["list"], &["no port of a member of etcd"]),
-        ("etcd://a:port", &["list"], &["no port of a member of etcd"]),
+        ("postgres://a:port/b", &["list"], &["`port`", A_PORT, A_DATABASE]),
+        ("POSTGRES://a:port/b", &["list"], &["`port`", A_PORT, A_DATABASE]),
+        ("postgres://a/b?sslmod=disable", &["list"], &["`sslmod`", A_DATABASE, "?sslmode="]),
+        ("ETCD://a:port", &["list"], &["the port", A_PORT, "etcd://host:2379"]),
+        ("etcd://a:port", &["list"], &["the port", A_PORT, "etcd://host:2379"]),
+        ("etcd://a b", &["list"], &["the host", "etcd://host:2379"]),
         ("etcd://a?unsafe=true", &["list"], &["no option", "allow_unsafe_version"]),
         (nowhere, &["inspect"], &["<NAME>"]),
         (nowhere, &["inspect", "--exact", ""], &["empty"]),
@@ -28,6 +40,16 @@ fn a_mistake_is_answered_by_one_line() {
         assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
         assert!(parts.iter().all(|part| message.contains(part)), "{args:?}: {message}");
         assert_eq!(ran.out(), "");
+    }
+}
+
+#[test]
+fn a_command_without_a_store_says_how_to_name_one() {
+    for args in [&["list"][..], &["run", "it", "--", "true"], &["top"], &["doctor"]] {
+        let ran = without_store(args).ends_with(2);
+        let expected =
+            "dlock: no store is named: use --url or LOCK_URL, for example redis://127.0.0.1:6379\n";
+        assert_eq!((ran.err().as_str(), ran.out().as_str()), (expected, ""), "{args:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a connection is opened.
 
+use std::error::Error as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,13 +42,7 @@ impl Dial {
         is_pooled: bool,
         telling: Telling,
     ) -> Result<Self, Error> {
-        let mut config: Config = plain(url).parse().map_err(|error| {
-            Error::with_source(
-                ErrorKind::InvalidConfig,
-                "this is no URL of a PostgreSQL database",
-                error,
-            )
-        })?;
+        let mut config: Config = plain(url).parse().map_err(|error| unreadable(&error))?;
         tls.check(&mut config)?;
         look_for_primary(&mut config, url);
         // One host that does not answer must not use up the time of the others. A connection whose other end is gone
@@ -157,6 +152,21 @@ impl Drop for Ending {
             told.disconnected();
         }
     }
+}
+
+/// Says why the driver cannot read a URL, and what it would read.
+fn unreadable(error: &tokio_postgres::Error) -> Error {
+    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    let right = match why.as_str() {
+        port if port.contains("`port`") => "; a port is a number from 1 to 65535",
+        option if option.contains("unknown option") || option.contains("parameter") => {
+            "?sslmode=verify-full, with options of PostgreSQL"
+        }
+        _ => "",
+    };
+    let example = "postgres://user@host:5432/database";
+    let what = format!("this is no URL of a PostgreSQL database: {why}: write {example}{right}");
+    Error::new(ErrorKind::InvalidConfig, what)
 }
 
 /// The driver knows fewer levels of TLS. The certificate is always verified, with the name of the host.

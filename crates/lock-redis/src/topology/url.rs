@@ -6,7 +6,7 @@ use std::fmt;
 use lock_core::{Error, ErrorKind};
 
 use crate::options::Protocol;
-use crate::wire::Endpoint;
+use crate::wire::{Endpoint, FRAGMENT};
 
 /// The port of a sentinel whose URL names none.
 const SENTINEL_PORT: u16 = 26379;
@@ -141,7 +141,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn split(scheme: &'a str, rest: &'a str) -> Result<Self, Error> {
         if rest.contains('#') {
-            return Err(invalid("the URL has a fragment, which means nothing here"));
+            return Err(invalid(FRAGMENT));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -317,7 +317,7 @@ mod tests {
             ("redis+cluster://h1,,hunter2", "lacks a host"),
             ("redis+cluster://h1/hunter2", "database 0"),
             ("redis+cluster://h1/3", "database 0"),
-            ("redis+cluster://h1:hunter2", "no URL of a server"),
+            ("redis+cluster://h1:hunter2", "a port is a number from 1 to 65535"),
             ("redis+cluster://me:hunter2@h1#insecure", "fragment"),
             ("redis+cluster://h1?sentinel_pass=hunter2", "no sentinels"),
             ("redis+cluster://h1?password=hunter2", "unknown option"),
@@ -326,9 +326,9 @@ mod tests {
             ("redis+sentinel://s1/", "name of the service"),
             ("redis+sentinel://s1//3", "name of the service"),
             ("redis+sentinel://s1/hunter2%20", "name of the service"),
-            ("redis+sentinel://s1/main/hunter2", "invalid database number"),
-            ("redis+sentinel://s1/main/-1", "not negative"),
-            ("redis+sentinel://s1/main/1/2", "invalid database number"),
+            ("redis+sentinel://s1/main/hunter2", "a number from 0 on"),
+            ("redis+sentinel://s1/main/-1", "a number from 0 on"),
+            ("redis+sentinel://s1/main/1/2", "a number from 0 on"),
             ("redis+sentinel://s1/main?sentinel_user=hunter2", "no password"),
             ("redis+sentinel://s1/main?sentinel_pass=hunter2%f", "percent-encoded"),
             ("redis+sentinel://s1/main?sentinel_pass=hunter2%ff", "percent-encoded"),

@@ -25,4 +25,4 @@ pub(crate) use pubsub::PubSub;
 pub(crate) use refusal::neither;
 pub(crate) use reply::Reply;
 pub(crate) use script::Script;
-pub(crate) use url::{Address, Endpoint};
+pub(crate) use url::{Address, Endpoint, FRAGMENT};

@@ -33,11 +33,7 @@ pub(crate) enum Address {
 impl Endpoint {
     /// Reads a URL, without network access.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        let Some(mut url) = redis::parse_redis_url(url) else {
-            return Err(invalid(
-                "this is no URL of a server: it begins with redis://, rediss:// or redis+unix://",
-            ));
-        };
+        let Some(mut url) = redis::parse_redis_url(url) else { return Err(unreadable(url)) };
         let tls = matches!(url.scheme(), "rediss" | "valkeys");
         if tls {
             // The crate does no TLS for us, and then refuses the scheme.
@@ -45,18 +41,24 @@ impl Endpoint {
                 .map_err(|()| invalid("the scheme of the URL makes no sense"))?;
         }
         if url.fragment().is_some() {
-            return Err(invalid("the URL has a fragment, which means nothing here"));
+            return Err(invalid(FRAGMENT));
         }
         let protocol = protocol(url.query_pairs().find(|(name, _)| name == "protocol"))?;
         let info = url.into_connection_info().map_err(|error| {
+            // The reason may quote a part of the URL.
             let reason = error.to_string();
-            // Of all its reasons only these quote no part of the URL.
-            match reason.split(" - ").next() {
-                Some(known @ ("Invalid database number" | "Missing hostname" | "Missing path")) => {
-                    invalid(format!("the URL of the server is wrong: {}", known.to_lowercase()))
+            invalid(match reason.split(" - ").next() {
+                Some("Invalid database number") => DATABASE,
+                Some("Missing hostname") => "the URL of the server has no host: write redis://host:6379",
+                Some("Missing path") => SOCKET,
+                Some(wildcard) if wildcard.contains("wildcard") => {
+                    "the URL of the server has the address of every host: write redis://127.0.0.1:6379"
                 }
-                _ => invalid("the URL of the server is wrong"),
-            }
+                _ => {
+                    "the URL of the server is wrong: write redis://user:password@host:6379/0, and each special \
+                     character as a percent sign with two hexadecimal digits"
+                }
+            })
         })?;
         Self::new(info, tls, protocol)
     }
@@ -70,9 +72,7 @@ impl Endpoint {
         let login = info.redis_settings().clone();
         let database = login.db();
         if database < 0 {
-            return Err(invalid(
-                "the URL of the server is wrong: a database number is not negative",
-            ));
+            return Err(invalid(DATABASE));
         }
         Ok(Self { address, tls, database, protocol, login, provider: None })
     }
@@ -157,6 +157,37 @@ impl fmt::Display for Address {
             Self::Unix(path) => write!(f, "{}", path.display()),
         }
     }
+}
+
+const DATABASE: &str = "the database in the URL of the server is wrong: it is a number from 0 on, as in redis://host:6379/0";
+
+const SOCKET: &str = "the URL has no path of a socket: write redis+unix:///path/to/socket";
+
+pub(crate) const FRAGMENT: &str =
+    "the URL has a fragment, which means nothing here: write # in a password as %23";
+
+/// Says why a URL cannot be read. It may have a secret in any place, so the message repeats no part of it.
+fn unreadable(url: &str) -> Error {
+    let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+    let scheme = scheme.to_ascii_lowercase();
+    match scheme.as_str() {
+        "redis" | "rediss" | "valkey" | "valkeys" => {}
+        "redis+unix" | "valkey+unix" | "unix" => return invalid(SOCKET),
+        _ => {
+            return invalid(
+                "this is no URL of a server: it begins with redis://, rediss:// or redis+unix://, \
+                 for example redis://host:6379",
+            );
+        }
+    }
+    let server = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let place = server.rsplit_once('@').map_or(server, |(_, place)| place);
+    let port = place.rsplit_once(':').map(|(_, port)| port).filter(|it| !it.ends_with(']'));
+    invalid(if port.is_some_and(|port| !port.is_empty() && port.parse::<u16>().is_err()) {
+        "the port in the URL of the server is wrong: a port is a number from 1 to 65535, as in redis://host:6379"
+    } else {
+        "the host in the URL of the server is wrong: write redis://host:6379, or redis://[::1]:6379"
+    })
 }
 
 fn protocol<N, V: AsRef<str>>(pair: Option<(N, V)>) -> Result<Option<Protocol>, Error> {

@@ -27,6 +27,7 @@ mod lease;
 mod mutex;
 mod observing;
 mod observing_driver;
+mod observing_meddling;
 mod observing_samples;
 mod observing_times;
 mod once_cell;

@@ -1,12 +1,9 @@
 //! What observers hear of acquisitions, holds and leases.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::task::{Context, Waker};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use lock_core::Mode;
@@ -331,80 +328,4 @@ async fn an_observer_that_panics_hurts_nothing() {
     Guard::lease(&guard).lost().await;
     drop(guard);
     assert!(lock.lock().await.is_ok());
-}
-
-/// An observer that uses the lock that it observes: at each event it asks about the lock, drops a guard that it has,
-/// and polls a wait of its own.
-#[derive(Default)]
-struct Meddles {
-    lock: OnceLock<Weak<Lock<u32>>>,
-    guard: Mutex<Option<OwnedMutexGuard<u32>>>,
-    waiting: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
-    meddled: AtomicU32,
-}
-
-impl Meddles {
-    fn meddle(&self) {
-        let Some(lock) = self.lock.get().and_then(Weak::upgrade) else { return };
-        self.meddled.fetch_add(1, Ordering::Relaxed);
-        let _ = (lock.is_held(), lock.is_cached());
-        // The observer hears of these two as well.
-        let guard = self.guard.lock().unwrap().take();
-        drop(guard);
-        let waiting = self.waiting.lock().unwrap().take();
-        if let Some(mut waiting) = waiting
-            && waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
-        {
-            *self.waiting.lock().unwrap() = Some(waiting);
-        }
-    }
-}
-
-macro_rules! meddles {
-    ($($event:ident: $type:ty),* $(,)?) => {
-        impl Observer for Meddles {
-            $(fn $event(&self, _: &$type) {
-                self.meddle();
-            })*
-        }
-    };
-}
-
-meddles!(
-    acquire_begun: AcquireBegun<'_>,
-    acquire_waits: AcquireWaits<'_>,
-    acquire_ended: AcquireEnded<'_>,
-    hold_begun: HoldBegun<'_>,
-    hold_ended: HoldEnded<'_>,
-    lease_renewed: LeaseRenewed<'_>,
-    lease_lost: Loss<'_>,
-    handed_over: HandedOver<'_>,
-);
-
-#[tokio::test]
-async fn an_observer_may_use_the_lock_that_it_observes() {
-    let meddler = Arc::new(Meddles::default());
-    let (pair, lock) = watched(&meddler);
-    let there = Arc::new(pair.there.mutex("it", 0).unwrap());
-    meddler.lock.set(Arc::downgrade(&lock)).unwrap();
-    for _ in 0..20 {
-        let kept = Arc::clone(&lock).lock_owned().await.unwrap();
-        let own = Arc::clone(&lock).lock_owned();
-        *meddler.waiting.lock().unwrap() = Some(Box::pin(async move { drop(own.await) }));
-        let theirs = tokio::spawn(Arc::clone(&there).lock_owned());
-        *meddler.guard.lock().unwrap() = Some(kept);
-        // Its begin makes the observer drop the guard that is in the way.
-        drop(lock.lock().await.unwrap());
-        drop(theirs.await.unwrap().unwrap());
-    }
-    // The last waits of the observer.
-    while meddler.waiting.lock().unwrap().is_some() {
-        meddler.meddle();
-        tokio::task::yield_now().await;
-    }
-    assert!(meddler.meddled.load(Ordering::Relaxed) > 100);
-    let own = pair.here.mutex("other", 0).unwrap();
-    *meddler.guard.lock().unwrap() = Some(Arc::clone(&lock).lock_owned().await.unwrap());
-    drop(own.lock().await.unwrap());
-    assert!(meddler.guard.lock().unwrap().is_none() && !lock.is_held());
 }

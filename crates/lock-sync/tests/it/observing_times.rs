@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_core::observer::{HoldEnded, Loss, Observer};
+use lock_core::Ttl;
+use lock_core::memory::Verb;
+use lock_core::observer::{AcquireEnded, HoldEnded, LeaseRenewed, Loss, Observer};
 use lock_sync::{MutexGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 
 use crate::observing::watched;
@@ -74,4 +76,78 @@ async fn a_loss_says_how_much_of_the_lease_was_left_or_since_when_it_is_over() {
     let (left, since) = losses.0.lock().unwrap().remove(0);
     assert!(left.is_zero() && since < Duration::from_secs(1), "{left:?}, {since:?}");
     drop(guard);
+}
+
+/// How long acquisitions and renewals took.
+#[derive(Default)]
+struct Waits {
+    waited: Mutex<Vec<Duration>>,
+    renewed: Mutex<Vec<Duration>>,
+}
+
+impl Observer for Waits {
+    fn acquire_ended(&self, event: &AcquireEnded<'_>) {
+        self.waited.lock().unwrap().push(event.waited);
+    }
+
+    fn lease_renewed(&self, event: &LeaseRenewed<'_>) {
+        self.renewed.lock().unwrap().push(event.took);
+    }
+}
+
+impl Waits {
+    /// The wait that ended last, in whole tenths of a second.
+    fn last(&self) -> u128 {
+        self.waited.lock().unwrap().last().unwrap().as_millis() / 100
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_lasts_from_the_call_to_its_end() {
+    let waits = Arc::new(Waits::default());
+    let (pair, lock) = watched(&waits);
+    let three = Duration::from_secs(3);
+    let guard = Arc::clone(&lock).lock_owned().await.unwrap();
+    assert_eq!(waits.last(), 0);
+    let waiting = tokio::spawn(Arc::clone(&lock).lock_owned());
+    tokio::time::sleep(three).await;
+    drop(guard);
+    drop(waiting.await.unwrap().unwrap());
+    assert_eq!(waits.last(), 30, "a holder of this process was in the way");
+
+    let there = pair.there.mutex("other", 0).unwrap();
+    let theirs = there.lock().await.unwrap();
+    let other = Arc::new(pair.here.mutex("other", 0).unwrap());
+    let waiting = tokio::spawn(Arc::clone(&other).lock_owned());
+    tokio::time::sleep(three).await;
+    MutexGuard::release(theirs).await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
+    assert_eq!(waits.last(), 30, "a holder of another process was in the way");
+
+    let theirs = there.lock().await.unwrap();
+    assert!(other.lock_timeout(Duration::from_secs(1)).await.is_err());
+    assert_eq!(waits.last(), 10, "the limit of the caller");
+    let dropped = tokio::time::timeout(Duration::from_secs(2), other.lock());
+    assert!(dropped.await.is_err());
+    assert_eq!(waits.last(), 20, "the caller gave up");
+    drop(theirs);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_lasts_from_the_request_to_the_answer() {
+    let waits = Arc::new(Waits::default());
+    let (pair, lock) = watched(&waits);
+    let guard = lock.lock().await.unwrap();
+    let longer = |seconds| Ttl::new(Duration::from_secs(seconds)).unwrap();
+    let lease = MutexGuard::lease(&guard);
+    let delay = Duration::from_millis(200);
+    pair.ours.faults().on(Verb::Renew).delay_requests(delay);
+    lease.extend(longer(60)).await.unwrap();
+    pair.ours.faults().on(Verb::Renew).delay_replies(delay);
+    lease.extend(longer(90)).await.unwrap();
+    tokio::task::yield_now().await;
+    // The watch that begins may ask for one more.
+    let took = || waits.renewed.lock().unwrap().iter().map(Duration::as_millis).collect::<Vec<_>>();
+    let (least, most) = (took().into_iter().min().unwrap(), took().into_iter().max().unwrap());
+    assert!((200..300).contains(&least) && (400..500).contains(&most), "{:?} ms", took());
 }
