@@ -38,6 +38,7 @@ use self::live::CLOCK;
 pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
+pub(crate) use self::sentinels::SWITCHED;
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
 pub(crate) use self::terms::history;
