@@ -238,15 +238,8 @@ const RULES: &[Rule] = &[
     Rule {
         faults: FAILS_OVER,
         reach: &[Reach::Confirmed],
-        excludes: &[Barriers, Values],
-        why: "replicas confirm leases, and neither values nor withdrawals",
-        lasts: Lasts::Lease,
-    },
-    Rule {
-        faults: FAILS_OVER,
-        reach: &[Reach::Confirmed],
-        excludes: &[Snapshots],
-        why: "a reader asks for no confirmation, and the old primary may answer it meanwhile",
+        excludes: &[Barriers],
+        why: "replicas confirm leases and values, and no withdrawals",
         lasts: Lasts::Lease,
     },
     Rule {
