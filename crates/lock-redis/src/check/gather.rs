@@ -1,9 +1,10 @@
 //! Asks the server for the facts.
 
 use lock_core::check::{self, Rehearsal};
-use lock_core::{Backend as _, Error, ErrorKind, Instant, Key};
+use lock_core::{Backend as _, Error, Instant, Key};
 
 use super::around;
+use super::asking::{ask, nonsense};
 use super::clocks::{micros, told};
 use super::facts::{Config, Deployment, Facts, Look, Probe, Scripts, Wants, is_silence};
 use super::info::Info;
@@ -16,7 +17,7 @@ use crate::options::Notifications;
 use crate::scripts;
 use crate::slot::SLOTS;
 use crate::topology::Site;
-use crate::wire::{Command, Failure, Reply};
+use crate::wire::{Failure, Reply};
 
 /// Asks every server that has keys, and rehearses a lock at the server that has it.
 pub(super) async fn gather(backend: &RedisBackend) -> Result<Deployment, Error> {
@@ -127,15 +128,6 @@ async fn enabled(
 fn has_replication(facts: &Facts) -> bool {
     let Some(info) = facts.info.known() else { return true };
     info.get("role") == Some("slave") || info.number("connected_slaves") != Some(0)
-}
-
-/// Sends a command of a few words.
-pub(super) async fn ask(live: &Live, words: &[&str]) -> Result<Reply, Error> {
-    live.call(&Command::words(words)).await.map_err(Failure::into_error)
-}
-
-pub(super) fn nonsense(command: &str) -> Error {
-    Error::new(ErrorKind::Protocol, format!("{command} was answered with nonsense"))
 }
 
 /// All sections that matter.

@@ -71,6 +71,7 @@
 //! | `rehearsal-busy` | unknown | another client holds the lock of the rehearsal |
 
 mod around;
+mod asking;
 mod clocks;
 mod facts;
 mod findings;

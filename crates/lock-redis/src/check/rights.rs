@@ -4,8 +4,8 @@
 
 use lock_core::{Error, ErrorKind, Key};
 
+use super::asking::{ask, nonsense};
 use super::facts::is_silence;
-use super::gather::{ask, nonsense};
 use super::rehearsal::NAME;
 use crate::RedisBackend;
 use crate::commit::Wish;
