@@ -166,6 +166,11 @@ impl Link {
     }
 
     /// A connection that only listens, to the server of another connection.
+    ///
+    /// The server is not asked for its role again. The other connection has asked, and the user of this one gives it up
+    /// together with the other one, which ends when a sentinel names another primary or the server refuses a write. What
+    /// is heard from a server that has been demoted meanwhile is a hint, and the question that follows goes by the other
+    /// connection.
     pub(crate) async fn listen(&self, beside: &Live) -> Result<Dedicated, Error> {
         Dedicated::open(&self.0.settings, beside.endpoint(), &self.0.hear).await
     }
