@@ -258,9 +258,9 @@ impl Builder {
     /// Has a server that may have forgotten leases grant none until they are over; `longest` is the longest lease of
     /// any client. **The choice for a server without persistence**, which forgets every lock in a restart.
     ///
-    /// Off by default, in a cluster and behind sentinels too, for three reasons. Only the app knows the longest lease of
-    /// all its clients. Every restart costs a pause of that length, even if the server kept its data. And a new server
-    /// needs a call of [`RedisBackend::init`], or it begins with such a pause.
+    /// Off by default, in a cluster and behind sentinels too, for three reasons. Only the app knows the longest lease
+    /// of all its clients. Every restart costs a pause of that length, even if the server kept its data. And a new
+    /// server needs a call of [`RedisBackend::init`], or it begins with such a pause.
     ///
     /// Lost data means a server that has restarted or was replaced, and so a new connection. On each new connection,
     /// before it carries a request for a lock, a script compares a record on the server with the run of the server and
@@ -344,7 +344,7 @@ impl Builder {
     /// assumptions, is in the [crate docs](crate#confirmed-grants).
     ///
     /// `timeout` is how long the replicas may take: at most half of the [command timeout](Self::command_timeout).
-    /// The [quarantine of terms](Self::term_quarantine) is on where grants are confirmed, and [`build`](Self::build) refuses
+    /// The [quarantine of terms](Self::term_quarantine) is on where grants are confirmed. [`build`](Self::build) refuses
     /// to switch it off: without it a confirmed lease does not outlive a failover for certain. The user needs the
     /// rights `+info` and `+wait`. All clients of a lock should confirm: a grant that is not confirmed may be lost. To
     /// confirm some locks only, use [`RedisBackend::confirming`].

@@ -152,6 +152,18 @@ impl Roster {
         (0..SLOTS).find(|slot| state.is_owner(site, *slot))
     }
 
+    /// Whether the client cannot connect to a server that serves a slot by the map. Another one may have taken over.
+    pub(super) fn lacks_a_server(&self) -> bool {
+        let state = self.lock();
+        let is_away = |node: &Arc<Node>| Site::new(Arc::clone(node)).link().is_away();
+        let away = state.nodes.iter().filter(|(_, node)| is_away(node));
+        let mut away = away.map(|(address, _)| address).peekable();
+        away.peek().is_some() && {
+            let primaries = state.map.primaries();
+            away.any(|address| primaries.contains(&address))
+        }
+    }
+
     /// Follows the changes of the map.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

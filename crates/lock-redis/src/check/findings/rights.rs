@@ -38,8 +38,8 @@ const NEEDS: [(&[&str], [u8; 7]); 18] = [
     (&["hincrby"], [0, 0, 0, 1, 0, 0, 0]),
 ];
 
-/// The commands that only an option of the client or a cluster needs, how much their absence matters, and for what. They
-/// are tried only there.
+/// The commands that only an option of the client or a cluster needs, how much their absence matters, and for what.
+/// They are tried only there.
 const OPTIONS: [(&str, Severity, &str); 7] = [
     ("info", Severity::Critical, "every kind, because grants name the term of the server"),
     ("wait", Severity::Critical, "every kind, because replicas confirm grants"),
