@@ -62,9 +62,12 @@ async fn waiters_follow_a_slot_that_moves_in_one_step() {
     waiters_follow(at_once).await;
 }
 
-/// Moves the slot in one step if the servers can.
+/// Moves the slot in one step if the servers can. The way is printed.
 fn at_once(cluster: &RedisCluster, to: usize) {
-    if !cluster.move_slot_at_once(LOCK, to) {
+    if cluster.move_slot_at_once(LOCK, to) {
+        println!("the slot moves in one step");
+    } else {
+        println!("these servers move slots key by key alone");
         cluster.move_slot(LOCK, to);
     }
 }

@@ -124,8 +124,7 @@ impl RedisCluster {
         moving.finish();
     }
 
-    /// Moves the slot of a key to this server in one step, as Valkey 9 can. `false` if the server cannot. The way is
-    /// printed.
+    /// Moves the slot of a key to this server in one step, as Valkey 9 can. `false` if the server cannot.
     ///
     /// # Panics
     ///
@@ -139,12 +138,10 @@ impl RedisCluster {
         match source.cli(&command) {
             Value::Error(error) if error.contains("unknown subcommand") => {
                 assert!(!moves_at_once(source), "the server ought to know the command: {error}");
-                println!("this server moves slots key by key alone");
                 return false;
             }
             answer => assert!(is_ok(&answer), "{answer:?}"),
         }
-        println!("the slot {slot} moves in one step");
         eventually("the slot has moved", LIMIT, || target.owns(slot));
         true
     }

@@ -344,9 +344,9 @@ impl Builder {
     /// assumptions, is in the [crate docs](crate#confirmed-grants).
     ///
     /// `timeout` is how long the replicas may take: at most half of the [command timeout](Self::command_timeout).
-    /// The [quarantine of terms](Self::term_quarantine) is on where grants are confirmed. [`build`](Self::build) refuses
-    /// to switch it off: without it a confirmed lease does not outlive a failover for certain. The user needs the
-    /// rights `+info` and `+wait`. All clients of a lock should confirm: a grant that is not confirmed may be lost. To
+    /// The [quarantine of terms](Self::term_quarantine) is on where grants are confirmed. [`build`](Self::build)
+    /// refuses to switch it off: without it a confirmed lease does not outlive a failover for certain. The user needs
+    /// the rights `+info` and `+wait`. All clients of a lock should confirm: a grant that is not confirmed may be lost. To
     /// confirm some locks only, use [`RedisBackend::confirming`].
     ///
     /// # Examples

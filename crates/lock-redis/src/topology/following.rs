@@ -157,8 +157,8 @@ impl Drop for Anew {
     }
 }
 
-/// Reads the map now and then, until there is no watch, or a later task does it. While a server is away, its waiters may
-/// pause between their requests for as long as a second, so the map is read more often then.
+/// Reads the map now and then, until there is no watch, or a later task does it. While a server is away, its waiters
+/// may pause between their requests for as long as a second, so the map is read more often then.
 async fn look_out(roster: Weak<Roster>, number: u64) {
     let mut age = Duration::ZERO;
     loop {
