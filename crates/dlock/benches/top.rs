@@ -102,7 +102,7 @@ async fn want(url: &str, count: u64) -> Locks {
         tokio::spawn(async move { locks.lock(name(number)).await.map(drop) });
     }
     for number in 0..WANTED.min(count) {
-        while locks.inspect(name(number)).await.unwrap().waiters().is_empty() {
+        while locks.inspect(name(number)).await.unwrap().waiters.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
