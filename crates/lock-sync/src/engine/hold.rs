@@ -32,7 +32,7 @@ pub(super) struct Right {
     pub(super) token: FencingToken,
     /// The end of the maximum hold.
     pub(super) until: Instant,
-    /// `None` for a reader that came through the gate, which has the lease.
+    /// `None` for a reader that came through the gate. The gate has the lease of such a reader.
     lease: Option<Arc<Validity>>,
 }
 
@@ -59,11 +59,11 @@ impl From<Reader> for Right {
     }
 }
 
-/// How and when a hold ends of which observers have heard.
+/// How and when an observed hold ends.
 type End = (HoldEnd, Instant);
 
 impl Hold {
-    /// A hold with so many permits, of which observers have heard this.
+    /// A hold with so many permits. `told`: what observers have heard of the hold.
     #[inline]
     pub(super) fn new(
         entry: Arc<Entry>,
@@ -93,7 +93,7 @@ impl Hold {
         self.held.get().and_then(|held| self.end_known(held, how))
     }
 
-    /// The end of a hold of which handles or observers know.
+    /// Ends a hold that has handles or observers.
     #[cold]
     fn end_known(&self, held: &Arc<Held>, how: HoldEnd) -> Option<End> {
         // Without a handle, there is none to tell.
@@ -259,7 +259,7 @@ impl Hold {
         self.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
     }
 
-    /// What a handle of the lease knows of this hold. The first call allocates.
+    /// What a handle of the lease knows of this hold. Allocates, if there is no `Held` yet.
     pub(crate) fn held(&self) -> &Arc<Held> {
         self.held.get_or_init(|| self.make_held(None))
     }
