@@ -26,7 +26,7 @@ const PROMISES: [[&str; 3]; 6] = [
     ],
     [
         "sentinels or a cluster",
-        "while the servers keep their data and no server fails over; with `confirm`, through failovers too",
+        "while the servers keep their data and no server fails over; with `confirm`, also through failovers to counted replicas",
         "under the conditions on the left",
     ],
     [

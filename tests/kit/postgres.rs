@@ -18,7 +18,7 @@ fn a_server_that_stands_still_ends_with_all_its_processes() {
     let server = PostgresServer::start();
     server.stop();
     let pids = process::children(server.pid()).into_iter();
-    // Ended child processes stay as zombies: a stopped server does not reap them.
+    // The first process stands still, so an ended process stays as a zombie.
     let pids: Vec<u32> = pids.filter(|pid| process::is_alive(*pid)).collect();
     assert!(pids.len() > 3 && pids.iter().all(|pid| process::is_stopped(*pid)), "{pids:?}");
     drop(server);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use futures::FutureExt as _;
@@ -85,12 +86,18 @@ async fn an_observer_may_ask_the_store(
 /// As above, on a thread of its own: a thread that locks a mutex twice never ends.
 fn in_time(open: impl FnOnce(Arc<dyn Observer>) -> AnyBackend + Send + 'static, proxy: Proxy) {
     let (done, is_done) = mpsc::channel();
-    thread::spawn(move || {
+    let thread = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(an_observer_may_ask_the_store(open, proxy));
         done.send(()).unwrap();
     });
-    is_done.recv_timeout(3 * SOON).expect("the observer and the library do not block each other");
+    let waited = is_done.recv_timeout(3 * SOON);
+    assert_ne!(
+        waited,
+        Err(RecvTimeoutError::Timeout),
+        "the observer and the library block each other"
+    );
+    thread.join().unwrap();
 }
 
 #[test]

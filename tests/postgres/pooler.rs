@@ -94,15 +94,15 @@ async fn without_a_direct_connection_there_is_no_watch_and_no_queue() {
     granted(&other, &theirs, long()).await;
 
     // lock-sync waits by timers alone.
-    let refusals = Arc::new(Answers::default());
+    let answers = Arc::new(Answers::default());
     let waits = PostgresBackend::builder(pooler.url()).without_direct_connection();
-    let waits = waits.observer(refusals.clone()).build().unwrap();
+    let waits = waits.observer(answers.clone()).build().unwrap();
     let locks = [lock_sync::Locks::new(open()), lock_sync::Locks::new(waits)];
     let [here, there] = locks.each_ref().map(|it| it.mutex("b", ()).unwrap());
     let held = here.lock().await.unwrap();
     let waiting = tokio::spawn(async move { there.lock().await.map(drop) });
     // The store refuses the waiter while the lock is held, more than once.
-    eventually("the waiter asks again", SOON, || refusals.0.load(Ordering::Relaxed) >= 2);
+    eventually("the waiter asks again", SOON, || answers.0.load(Ordering::Relaxed) >= 2);
     assert!(!waiting.is_finished(), "two holders");
     drop(held);
     soon(waiting).await.unwrap().unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
-use lock_core::conformance::{Harness, Hook, Suite};
+use lock_core::conformance::{Harness, Hook, Suite, Verdict};
 use tokio::runtime;
 
 use crate::Proxy;
@@ -92,6 +92,31 @@ macro_rules! __tests_of_laws {
 pub fn enforce<H: Harness>(suite: fn() -> Suite<H>, law: &str, world: impl FnOnce() -> H) {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { suite().enforce(law, &world()).await });
+}
+
+/// Tests a law as [`enforce`] does, with the names of all laws that do `not_apply` to this harness. A law that stops to
+/// apply would otherwise be tested no more, and nobody would notice.
+///
+/// A law is named with its suite, as in `cell::what_was_written_is_settled`: several suites have laws of one name.
+///
+/// # Panics
+///
+/// If the law is broken, if it does not apply and is not named, or if it holds and is named.
+pub fn enforce_all_but<H: Harness>(
+    not_apply: &[&str],
+    suite: fn() -> Suite<H>,
+    law: &str,
+    world: impl FnOnce() -> H,
+) {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (_, name) = law.split_once("::").expect("the suite of the law");
+    match runtime.block_on(async { suite().run(name, &world()).await }) {
+        Verdict::Holds => assert!(!not_apply.contains(&law), "{law} applies, and holds"),
+        Verdict::NotApplicable(reason) => {
+            assert!(not_apply.contains(&law), "{law} does not apply: {reason}");
+        }
+        other => panic!("{law} is broken: {other:?}"),
+    }
 }
 
 /// The proxies of each client of a harness, by the visible name of the client: the hooks that cut a client off.

@@ -67,7 +67,7 @@ pub use clock::ServerClock;
 pub use deployments::{ClusterNode, RedisCluster, Sentinels};
 pub use etcd::{EtcdCluster, EtcdServer, etcd_programs};
 pub use install::{NotFound, find_redis_server, redis_server};
-pub use laws::{Ways, enforce};
+pub use laws::{Ways, enforce, enforce_all_but};
 pub use other_process::OtherProcess;
 pub use port::Port;
 pub use postgres::{PgBouncer, PostgresServer, postgres_programs};

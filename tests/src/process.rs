@@ -18,7 +18,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[track_caller]
 pub fn stop(pid: u32) {
     signal(pid, Signal::STOP);
-    eventually("the process has stopped", LIMIT, || is_stopped(pid));
+    // A process that has ended meanwhile does not stop.
+    eventually("the process has stopped", LIMIT, || is_stopped(pid) || !is_alive(pid));
 }
 
 /// Processes that stand still until this is dropped. So they go on if a test fails, and a server of several tests does

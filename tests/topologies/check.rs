@@ -46,13 +46,15 @@ async fn a_check_behind_sentinels_tells_of_failovers() {
     let deployment = Sentinels::start(1, 3);
     let backend = RedisBackend::open(deployment.url()).unwrap();
     let report = soon(backend.check()).await.unwrap();
-    assert_eq!(finds(&report, "failover-unconfirmed"), 1, "{report}");
     assert_eq!(finds(&report, "releases-unheard"), 0, "{report}");
     assert_eq!(report.servers[0].topology, Some(Topology::Sentinel), "{report}");
+    let of_failovers = ["failover-unconfirmed", "failover-forgets", "no-min-replicas"];
+    let count = |report: &Report| of_failovers.map(|code| finds(report, code));
+    assert_eq!(count(&report), [1, 1, 1], "{report}");
     // Replicas confirm the grants of this client.
     let confirming = RedisBackend::builder(deployment.url()).confirm(1, Duration::from_millis(500));
     let report = soon(confirming.build().unwrap().check()).await.unwrap();
-    assert_eq!(finds(&report, "failover-unconfirmed"), 0, "{report}");
+    assert_eq!(count(&report), [0, 0, 0], "{report}");
 }
 
 #[tokio::test]
@@ -82,6 +84,34 @@ async fn servers_and_sentinels_want_their_own_passwords_and_none_is_shown() {
         let shown = format!("{error} {error:?} {backend:?}");
         assert!(!shown.contains("secret"), "{shown}");
     }
+}
+
+/// For a user with the documented rights: the deployment is what it is, what the user may not ask is unknown, and nothing
+/// is worse.
+async fn its_check_finds_nothing_worse_than_expected(backend: &RedisBackend) {
+    let report = soon(backend.check()).await.unwrap();
+    for found in &report.findings {
+        let expected = match found.code {
+            "config-refused" | "sentinel-unknown" => Severity::Unknown,
+            "failover-unconfirmed"
+            | "failover-forgets"
+            | "no-min-replicas"
+            | "no-replica"
+            | "snapshots-only" => Severity::Warning,
+            // It depends on the version of the server.
+            "script-faults" => found.severity,
+            // The line of rights lacks those of a cluster.
+            "rights-missing" => {
+                assert!(found.finding.ends_with("lacks `+spublish` `+ssubscribe`"), "{report}");
+                Severity::Info
+            }
+            "unfit-as-node" | "notifications-missing" => Severity::Info,
+            _ => panic!("{found}\n{report}"),
+        };
+        assert_eq!(found.severity, expected, "{found}\n{report}");
+    }
+    // The line has no right to read settings.
+    assert!(finds(&report, "config-refused") > 0, "{report}");
 }
 
 /// The line of the docs with the rights of all kinds of locks.
@@ -116,6 +146,7 @@ async fn the_documented_rights_are_enough_for_a_deployment() {
         RedisBackend::open(format!("{}{query}", deployment.url_as("locks:hunter2@"))),
     ];
     for backend in clients.map(Result::unwrap) {
+        its_check_finds_nothing_worse_than_expected(&backend).await;
         let held = claim("a");
         granted(&backend, &held).await;
         let mut waiter = Waiter::queue(&backend, claim("a")).await;

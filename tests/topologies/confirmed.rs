@@ -129,6 +129,39 @@ async fn one_handle_confirms_and_its_parent_does_not() {
     renewed(&confirmed, &safe.request.claim).await;
 }
 
+/// The replicas are waited for on a connection of its own: the server answers nothing else there meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_requests_are_answered_while_a_grant_waits_for_its_confirmation() {
+    // Longer than the test may take.
+    let timeout = 4 * SOON;
+    let set = Set::start(1);
+    let builder = set.builder().command_timeout(2 * timeout);
+    let backend = builder.confirm(1, timeout).build().unwrap();
+    let held = claim("held");
+    eventually_granted(&backend, &held).await;
+    let clients_of = |command: &str| -> Vec<String> {
+        let list = set.primary.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]).text();
+        let of_command = |line: &&str| line.contains(&format!(" cmd={command} "));
+        let ids = list.lines().filter(of_command).filter_map(|line| line.split(' ').next());
+        ids.map(str::to_owned).collect()
+    };
+    set.stall();
+    let (client, lock) = (backend.clone(), claim("a"));
+    let asking = tokio::spawn(async move { ask(&client, &lock).await });
+    let is_waiting = || set.primary.cli(&["INFO", "clients"]).text().contains("blocked_clients:1");
+    eventually("the server waits for its replica", SOON, is_waiting);
+    let waiting = clients_of("wait");
+    assert_eq!(waiting.len(), 1, "{waiting:?}");
+    soon(released(&backend, &held)).await;
+    assert!(is_waiting() && !asking.is_finished());
+    assert_eq!(clients_of("wait"), waiting);
+    let scripts = clients_of("evalsha");
+    assert!(!scripts.is_empty() && !scripts.contains(&waiting[0]), "{scripts:?}, {waiting:?}");
+    set.pass();
+    let outcome = soon(asking).await.unwrap();
+    assert!(matches!(outcome, Ok(AcquireOutcome::Granted(_))), "{outcome:?}");
+}
+
 #[test]
 fn a_handle_that_could_prove_nothing_is_refused_before_anything_is_sent() {
     let builder = || RedisBackend::builder("redis+sentinel://127.0.0.1:1/main");

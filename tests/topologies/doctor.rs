@@ -187,3 +187,71 @@ async fn a_proxy_before_a_node_of_a_cluster_is_followed_and_told_if_it_leads_to_
     let (_, single) = examined(proxy.url()).await;
     assert_eq!(single.with_code("cluster-node").count(), 1, "{single}");
 }
+
+/// Users are not shared between servers, so a right may be missing at one of them.
+#[tokio::test]
+async fn a_right_that_one_server_of_a_cluster_lacks_is_told_with_the_name_of_the_server() {
+    let cluster = RedisCluster::start(3, 0);
+    let home = cluster.owner_of("lock:{lock-redis/check}");
+    let odd = cluster.nodes()[(home + 1) % 3].server();
+    let knows = |word: &str| !odd.cli(&["COMMAND", "INFO", word]).array()[0].is_nil();
+    for (word, right, severity) in [
+        ("hget", "hget", Severity::Warning),
+        ("subscribe", "subscribe", Severity::Warning),
+        ("unsubscribe", "unsubscribe", Severity::Warning),
+        ("asking", "asking", Severity::Warning),
+        ("cluster", "cluster|slots", Severity::Warning),
+        ("spublish", "spublish", Severity::Info),
+        ("ssubscribe", "ssubscribe", Severity::Info),
+    ] {
+        if !knows(word) {
+            println!("this server has no {word}");
+            continue;
+        }
+        for node in cluster.nodes() {
+            let rules = ["reset", "on", ">hunter2", "~*", "&*", "+@all"];
+            let give = [&["ACL", "SETUSER", "locks"][..], &rules].concat();
+            assert_eq!(node.server().cli(&give).text(), "OK");
+        }
+        let take = ["ACL", "SETUSER", "locks", &format!("-{word}")];
+        assert_eq!(odd.cli(&take).text(), "OK");
+        let backend = RedisBackend::open(cluster.url_as("locks:hunter2@")).unwrap();
+        let report = soon(backend.check()).await.unwrap();
+        let found: Vec<_> = report.with_code("rights-missing").collect();
+        let [missing] = found[..] else { panic!("{word}: {report}") };
+        assert_eq!(missing.severity, severity, "{report}");
+        assert_eq!(missing.finding, format!("the user lacks `+{right}`"), "{report}");
+        assert!(missing.server.contains(&odd.port().to_string()), "{report}");
+        assert!(missing.remedy.contains(&format!("+{right}")), "{report}");
+        assert_eq!(report.with_code("rights-unknown").count(), 0, "{report}");
+    }
+    // No key of the trials is left.
+    let rest = |it: &RedisServer| it.keys("*").into_iter().any(|key| key.contains("rights"));
+    assert!(!cluster.nodes().iter().any(|node| rest(node.server())));
+}
+
+#[tokio::test]
+async fn a_sentinel_that_does_not_let_the_client_listen_is_told() {
+    let deployment = Sentinels::with_patience(0, 3, PATIENCE);
+    let [first, second, _] = deployment.sentinels() else { panic!() };
+    let all = ["&+switch-master", "+sentinel|master", "+subscribe"];
+    let give = |sentinel: &RedisServer, rights: &[&str]| {
+        let rules = ["reset", "on", ">hunter2", "resetchannels", "-@all"];
+        let command = [&["ACL", "SETUSER", "eyes"][..], &rules, rights].concat();
+        assert_eq!(sentinel.cli(&command).text(), "OK");
+    };
+    deployment.sentinels().iter().for_each(|it| give(it, &all));
+    let url = format!("{}?sentinel_user=eyes&sentinel_pass=hunter2", deployment.url());
+    let examined = async || soon(RedisBackend::open(&*url).unwrap().check()).await.unwrap();
+    let right = examined().await;
+    assert_eq!(of_sentinels(&right), [""; 0], "{right}");
+    give(first, &all[1..]);
+    give(second, &all[..2]);
+    let report = examined().await;
+    assert_eq!(of_sentinels(&report), ["sentinel-unheard"; 2], "{report}");
+    for sentinel in [first, second] {
+        let port = sentinel.port().to_string();
+        let mut found = report.with_code("sentinel-unheard");
+        assert!(found.any(|it| it.finding.contains(&port)), "{report}");
+    }
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Acquire, AcquireOutcome, Backend, Hint, Released};
 use lock_redis::{Builder, Notifications, RedisBackend};
+use lock_tests::resp::Value;
 use lock_tests::{ClusterNode, RedisCluster, RedisServer, SOON, eventually_async, soon};
 
 use crate::support::{Waiter, claim, granted, long, released, renewed};
@@ -61,9 +62,12 @@ async fn waiters_follow_a_slot_that_moves_in_one_step() {
     waiters_follow(at_once).await;
 }
 
-/// Moves the slot in one step if the servers can.
+/// Moves the slot in one step if the servers can. The way is printed.
 fn at_once(cluster: &RedisCluster, to: usize) {
-    if !cluster.move_slot_at_once(LOCK, to) {
+    if cluster.move_slot_at_once(LOCK, to) {
+        println!("the slot moves in one step");
+    } else {
+        println!("these servers move slots key by key alone");
         cluster.move_slot(LOCK, to);
     }
 }
@@ -199,6 +203,35 @@ async fn several_locks_are_taken_in_one_step_only_if_they_share_a_slot() {
     let locks = lock_sync::Locks::new(backend.clone());
     let guards = soon(locks.lock_all(["a", "b"])).await.unwrap();
     drop(guards);
+
+    // A key has the slot of the name between its braces.
+    let mut raw = cluster.nodes()[0].server().connect().unwrap();
+    let mut beside = |other: &str| {
+        let slot = cluster.slot_of(other).into();
+        let mut names = (0..).map(|number| number.to_string());
+        let is_there =
+            |name: &String| raw.command(&["CLUSTER", "KEYSLOT", name]).unwrap() == Value::Int(slot);
+        names.find(is_there).unwrap()
+    };
+    let [near, others] = [["c", &beside("c")], ["d", &beside("d")]]
+        .map(|names| names.map(|name| Acquire::new(claim(name), long())));
+    let together = async |requests: &[Acquire]| {
+        let attempts = backend.try_acquire_all(requests).await.unwrap();
+        attempts.expect("the locks share a slot")
+    };
+    let is_granted = |attempt: &AcquireOutcome| matches!(attempt, AcquireOutcome::Granted(_));
+    assert!(together(&near).await.iter().all(is_granted));
+    for request in &near {
+        released(&backend, &request.claim).await;
+    }
+    // By now the server knows the script.
+    let before = called(&servers(&cluster));
+    assert!(together(&near).await.iter().all(is_granted));
+    assert_eq!(called(&servers(&cluster)) - before, 1, "the locks took several steps");
+    // One of two is held, so none is taken.
+    granted(&backend, &claim("d")).await;
+    assert!(!together(&others).await.iter().any(is_granted));
+    granted(&backend, &others[1].claim).await;
 }
 
 /// One of the locks cannot be taken while its slot moves. The caller that gives up keeps none of them, and the caller
@@ -237,6 +270,10 @@ async fn several_locks_are_taken_all_or_none_while_the_slot_of_one_moves() {
     }
 }
 
+fn servers(cluster: &RedisCluster) -> Vec<&RedisServer> {
+    cluster.nodes().iter().map(ClusterNode::server).collect()
+}
+
 /// How many scripts the clients have called at all servers.
 fn called(servers: &[&RedisServer]) -> u64 {
     servers.iter().map(|server| server.commandstats().calls("evalsha")).sum()
@@ -246,7 +283,7 @@ fn called(servers: &[&RedisServer]) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_a_move_does_not_touch_asks_at_most_once_more() {
     let cluster = RedisCluster::start(3, 0);
-    let servers: Vec<_> = cluster.nodes().iter().map(ClusterNode::server).collect();
+    let servers = servers(&cluster);
     let owner = cluster.owner_of(LOCK);
     let is_beside = |name: &String| cluster.owner_of(&format!("lock:{{{name}}}")) == owner;
     let name = (0..).map(|number| format!("b{number}")).find(is_beside).unwrap();
@@ -302,6 +339,6 @@ async fn calls_of_hand_overs(url: String, servers: &[&RedisServer]) -> u64 {
 async fn a_hand_over_costs_in_a_cluster_what_it_costs_at_one_server() {
     let (server, cluster) = (RedisServer::start(), RedisCluster::start(3, 0));
     let at_one = calls_of_hand_overs(server.url(), &[&server]).await;
-    let servers: Vec<_> = cluster.nodes().iter().map(ClusterNode::server).collect();
+    let servers = servers(&cluster);
     assert_eq!(calls_of_hand_overs(cluster.url(), &servers).await, at_one);
 }

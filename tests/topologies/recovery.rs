@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lock_core::{Acquire, AcquireOutcome, Backend, Ttl};
 use lock_redis::RedisBackend;
 use lock_sync::Locks;
+use lock_tests::resp::Value;
 use lock_tests::{RedisCluster, RedisServer, SOON, Sentinels, eventually, eventually_async};
 use tokio::task::block_in_place;
 
@@ -30,7 +31,7 @@ async fn grants_again(backend: &RedisBackend) -> Instant {
 fn writes(server: &RedisServer) -> Instant {
     let set = ["SET", "lock:{again}:probe", "1"];
     eventually("the next primary writes", LIMIT, || {
-        server.try_cli(&set).is_ok_and(|answer| matches!(answer, lock_tests::resp::Value::Text(_)))
+        server.try_cli(&set).is_ok_and(|answer| matches!(answer, Value::Text(_)))
     });
     Instant::now()
 }
@@ -97,27 +98,41 @@ async fn a_client_behind_sentinels_recovers_soon_after_the_servers() {
     judge("sentinels, killed", behind_sentinels).await;
 }
 
-async fn with_confirmation() -> Recovery {
-    let deployment = Sentinels::start(1, 3);
-    let builder = RedisBackend::builder(deployment.url());
+/// Restarts the old primary, and waits until it acknowledges as a replica.
+fn acknowledges_again(old: &RedisServer, new: &RedisServer) -> Instant {
+    old.restart();
+    // At first a replica acknowledges only what was there when it began to copy.
+    for what in ["a copy", "the writes since"] {
+        eventually(&format!("the replica acknowledges {what}"), LIMIT, || {
+            new.cli(&["SET", "lock:{again}:probe", "1"]);
+            new.cli(&["WAIT", "1", "100"]).int() == 1
+        });
+    }
+    Instant::now()
+}
+
+/// A client whose first grant is confirmed.
+async fn confirming(url: String) -> RedisBackend {
+    let builder = RedisBackend::builder(url);
     let backend = builder.confirm(1, Duration::from_millis(500)).build().unwrap();
     let request = Acquire::new(claim("before"), long());
     eventually_async("the first grant is confirmed", SOON, async || {
         matches!(backend.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
+    backend
+}
+
+async fn with_confirmation() -> Recovery {
+    let deployment = Sentinels::start(1, 3);
+    let backend = confirming(deployment.url()).await;
     let [old, new] = deployment.servers() else { panic!() };
     let begun = Instant::now();
     old.kill();
     let client = tokio::spawn(async move { grants_again(&backend).await });
     let servers = block_in_place(|| {
         eventually("another primary is named", LIMIT, || deployment.primary() == 1);
-        old.restart();
-        eventually("the replica acknowledges again", LIMIT, || {
-            new.cli(&["SET", "marker", "1"]);
-            new.cli(&["WAIT", "1", "100"]).int() == 1
-        });
-        Instant::now()
+        acknowledges_again(old, new)
     });
     Recovery { begun, servers, client: client.await.unwrap() }
 }
@@ -127,11 +142,35 @@ async fn a_client_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
     judge("sentinels, confirmed", with_confirmation).await;
 }
 
+async fn with_confirmation_in_a_cluster() -> Recovery {
+    let cluster = RedisCluster::start(3, 3);
+    let backend = confirming(cluster.url()).await;
+    let primary = cluster.owner_of("lock:{again}");
+    let [old, new] = [primary, primary + 3].map(|at| cluster.nodes()[at].server());
+    let begun = Instant::now();
+    old.kill();
+    let client = tokio::spawn(async move { grants_again(&backend).await });
+    let servers = block_in_place(|| {
+        writes(new);
+        acknowledges_again(old, new)
+    });
+    Recovery { begun, servers, client: client.await.unwrap() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_a_cluster_that_confirms_recovers_soon_after_all_replicas_acknowledge() {
+    judge("a cluster, confirmed", with_confirmation_in_a_cluster).await;
+}
+
+const LEASE: Duration = Duration::from_secs(4);
+
 /// A task waits for a lock whose holder is gone. The replica has the lease, and no server saw a release.
-async fn with_a_lease() -> Recovery {
-    const LEASE: Duration = Duration::from_secs(4);
-    let deployment = Sentinels::start(1, 3);
-    let backend = RedisBackend::open(deployment.url()).unwrap();
+async fn with_a_lease(
+    url: String,
+    [old, new]: [&RedisServer; 2],
+    taken_over: impl FnOnce(),
+) -> Recovery {
+    let backend = RedisBackend::open(url).unwrap();
     let held = Acquire::new(claim("again"), Ttl::new(LEASE).unwrap());
     assert!(matches!(backend.try_acquire(&held).await, Ok(AcquireOutcome::Granted(_))));
     let lock = Arc::new(Locks::new(backend).mutex("again", ()).unwrap());
@@ -139,14 +178,18 @@ async fn with_a_lease() -> Recovery {
         let _guard = lock.lock_owned().await.unwrap();
         Instant::now()
     });
-    let [old, new] = deployment.servers() else { panic!() };
-    eventually("the replica has the lease, and the claim that waits", LIMIT, || {
-        new.cli(&["LLEN", "lock:{again}:queue"]).int() == 1
+    block_in_place(|| {
+        eventually("the replica has the lease, and the claim that waits", LIMIT, || {
+            let mut raw = new.connect().unwrap();
+            // A replica of a cluster answers only a client that says that it reads old data.
+            raw.command(&["READONLY"]).unwrap();
+            raw.command(&["LLEN", "lock:{again}:queue"]).unwrap() == Value::Int(1)
+        });
     });
     let begun = Instant::now();
     old.kill();
     let named = block_in_place(|| {
-        eventually("a sentinel names the next primary", LIMIT, || deployment.primary() == 1);
+        taken_over();
         Instant::now()
     });
     let client = client.await.unwrap();
@@ -154,7 +197,31 @@ async fn with_a_lease() -> Recovery {
     Recovery { begun, servers: named + LEASE + LEASE / 100, client }
 }
 
+async fn with_a_lease_behind_sentinels() -> Recovery {
+    let deployment = Sentinels::start(1, 3);
+    let [old, new] = deployment.servers() else { panic!() };
+    let taken_over = || {
+        eventually("a sentinel names the next primary", LIMIT, || deployment.primary() == 1);
+    };
+    with_a_lease(deployment.url(), [old, new], taken_over).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_was_held_is_granted_soon_after_its_lease() {
-    judge("sentinels, a lock that was held", with_a_lease).await;
+    judge("sentinels, a lock that was held", with_a_lease_behind_sentinels).await;
+}
+
+async fn with_a_lease_in_a_cluster() -> Recovery {
+    let cluster = RedisCluster::start(3, 3);
+    let primary = cluster.owner_of("lock:{again}");
+    let [old, new] = [primary, primary + 3].map(|at| cluster.nodes()[at].server());
+    let taken_over = || {
+        writes(new);
+    };
+    with_a_lease(cluster.url(), [old, new], taken_over).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_of_a_cluster_that_was_held_is_granted_soon_after_its_lease() {
+    judge("a cluster, a lock that was held", with_a_lease_in_a_cluster).await;
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_core::{Backend, ErrorKind, Hint};
-use lock_redis::RedisBackend;
+use lock_redis::{Builder, Protocol, RedisBackend};
 use lock_sync::{Locks, MutexGuard};
 use lock_tests::{SOON, Sentinels, eventually, eventually_async, soon};
 
@@ -148,12 +148,17 @@ async fn one_sentinel_that_answers_is_enough_and_a_service_that_none_knows_is_an
 
 /// The old primary has lost its sentinels and its replica, and goes on to answer. Only a message says that it was
 /// replaced.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_leaves_a_primary_that_still_answers_when_sentinels_name_another() {
+async fn a_client_leaves_a_primary_that_still_answers(
+    login: &str,
+    set_up: impl FnOnce(Builder) -> Builder,
+    prepare: impl FnOnce(&Sentinels),
+) {
     let patience = Duration::from_millis(500);
     let deployment = Sentinels::of(1, 3, patience, |it| it.user("locks", "on >secret ~* &* +@all"));
+    prepare(&deployment);
     let [old, new] = deployment.servers() else { panic!() };
-    let backend = RedisBackend::open(deployment.url_as("locks:secret@")).unwrap();
+    let url = deployment.url_as("locks:secret@") + login;
+    let backend = set_up(RedisBackend::builder(url)).build().unwrap();
     let held = claim("a");
     granted(&backend, &held).await;
     let mut watch = backend.watch(&held.key).await.unwrap();
@@ -170,8 +175,40 @@ async fn a_client_leaves_a_primary_that_still_answers_when_sentinels_name_anothe
     granted(&backend, &claim("b")).await;
     println!("the client follows the message within {:?}", named.elapsed());
     assert!(!new.cli(&["GET", "lock:{b}"]).is_nil() && old.cli(&["GET", "lock:{b}"]).is_nil());
+    // Messages come from the new primary, too.
+    let mut watch = backend.watch(&claim("c").key).await.unwrap();
+    let other = claim("c");
+    granted(&backend, &other).await;
+    released(&backend, &other).await;
+    soon(async { while watch.next().await.unwrap() != Hint::Released {} }).await;
     // The lease goes on at the new primary, although the old one would still serve the client.
     renewed(&backend, &held).await;
     let there = RedisBackend::open(old.url_as("locks", "secret")).unwrap();
     granted(&there, &claim("b")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_leaves_a_primary_that_still_answers_when_sentinels_name_another() {
+    a_client_leaves_a_primary_that_still_answers("", |it| it, |_| {}).await;
+}
+
+/// With RESP2, messages have a connection of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_two_connections_leaves_a_primary_that_still_answers() {
+    a_client_leaves_a_primary_that_still_answers("", |it| it.protocol(Protocol::Resp2), |_| {})
+        .await;
+}
+
+/// The first two sentinels let the client ask, but not listen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_of_the_last_sentinel_alone_is_enough() {
+    let eyes = "?sentinel_user=eyes&sentinel_pass=hunter2";
+    let prepare = |deployment: &Sentinels| {
+        for (at, sentinel) in deployment.sentinels().iter().enumerate() {
+            let channels = if at == 2 { "allchannels" } else { "resetchannels" };
+            let rules = ["ACL", "SETUSER", "eyes", "on", ">hunter2", "+@all", channels];
+            assert_eq!(sentinel.cli(&rules).text(), "OK");
+        }
+    };
+    a_client_leaves_a_primary_that_still_answers(eyes, |it| it, prepare).await;
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use lock_core::{Backend, Error, ErrorKind, Hint};
-use lock_redis::RedisBackend;
+use lock_redis::{Builder, RedisBackend};
 use lock_tests::requests::attempt;
 use lock_tests::{Port, RedisCluster, RedisServerBuilder, SOON, Sentinels, eventually_async, soon};
 use tempfile::TempDir;
@@ -15,8 +15,11 @@ use crate::support::{claim, granted, long, released};
 /// A certificate for the loopback address, and its key.
 struct Issued {
     pem: String,
+    key: String,
     _folder: TempDir,
     files: [PathBuf; 2],
+    /// Whether servers ask clients for this certificate.
+    is_asked_for: bool,
 }
 
 impl Issued {
@@ -24,25 +27,36 @@ impl Issued {
         let [certificate, key] = self.files.each_ref().map(|it| it.display().to_string());
         let server = server.config("tls-port", port.number().to_string());
         let server = server.config("tls-cert-file", &certificate).config("tls-key-file", key);
-        server.config("tls-ca-cert-file", certificate).config("tls-auth-clients", "no")
+        let asks = if self.is_asked_for { "yes" } else { "no" };
+        server.config("tls-ca-cert-file", certificate).config("tls-auth-clients", asks)
+    }
+
+    /// A client that trusts this certificate, and shows it if it is asked for.
+    fn client(&self, url: &str) -> Builder {
+        let builder = RedisBackend::builder(url).root_certificates(self.pem.clone());
+        if self.is_asked_for {
+            builder.client_certificate(self.pem.clone(), self.key.clone())
+        } else {
+            builder
+        }
     }
 }
 
-fn issue() -> Issued {
+fn issue(is_asked_for: bool) -> Issued {
     let issued = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let folder = TempDir::with_prefix("tls-").unwrap();
     let files = ["crt", "key"].map(|name| folder.path().join(name));
     let pem = issued.cert.pem();
     fs::write(&files[0], &pem).unwrap();
-    fs::write(&files[1], issued.signing_key.serialize_pem()).unwrap();
-    Issued { pem, _folder: folder, files }
+    let key = issued.signing_key.serialize_pem();
+    fs::write(&files[1], &key).unwrap();
+    Issued { pem, key, _folder: folder, files, is_asked_for }
 }
 
-/// Locks in all servers work for a client that trusts the certificate, and for no other.
+/// Locks in all servers work for a client that trusts the certificate and shows the one that is asked for, and for no
+/// other.
 async fn trusts(url: String, issued: &Issued) {
-    let client =
-        |pem: String| RedisBackend::builder(url.clone()).root_certificates(pem).build().unwrap();
-    let backend = client(issued.pem.clone());
+    let backend = issued.client(&url).build().unwrap();
     eventually_async("the servers serve", SOON, async || {
         attempt(&backend, &claim("first"), long()).await.is_ok()
     })
@@ -54,14 +68,27 @@ async fn trusts(url: String, issued: &Issued) {
         released(&backend, &held).await;
         soon(async { while watch.next().await.unwrap() != Hint::Released {} }).await;
     }
-    let refused: Error =
-        soon(attempt(&client(issue().pem), &claim("f"), long())).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused:?}");
+    let refused = async |stranger: Builder| -> Error {
+        soon(attempt(&stranger.build().unwrap(), &claim("f"), long())).await.unwrap_err()
+    };
+    let other = issue(issued.is_asked_for);
+    let error = refused(other.client(&url)).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    if issued.is_asked_for {
+        let trusting = || RedisBackend::builder(&*url).root_certificates(issued.pem.clone());
+        for stranger in [trusting(), trusting().client_certificate(other.pem, other.key)] {
+            let error = refused(stranger).await;
+            assert!(
+                matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unreachable),
+                "{error:?}"
+            );
+            println!("{error}");
+        }
+    }
 }
 
-#[tokio::test]
-async fn a_cluster_is_reached_with_tls() {
-    let (issued, ports) = (issue(), Mutex::new(Vec::new()));
+async fn a_cluster_is_reached(issued: Issued) {
+    let ports = Mutex::new(Vec::new());
     let cluster = RedisCluster::of(3, 0, |server| {
         let port = Port::reserve();
         let server = issued.secures(server, &port);
@@ -75,9 +102,27 @@ async fn a_cluster_is_reached_with_tls() {
     drop(cluster);
 }
 
-#[tokio::test]
-async fn a_service_and_its_sentinels_are_reached_with_tls() {
-    let issued = issue();
+async fn a_service_is_reached(issued: Issued) {
     let deployment = Sentinels::with_tls(|server, port| issued.secures(server, port));
     trusts(deployment.tls_url(), &issued).await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_reached_with_tls() {
+    a_cluster_is_reached(issue(false)).await;
+}
+
+#[tokio::test]
+async fn a_service_and_its_sentinels_are_reached_with_tls() {
+    a_service_is_reached(issue(false)).await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_asks_for_certificates_is_reached_with_one() {
+    a_cluster_is_reached(issue(true)).await;
+}
+
+#[tokio::test]
+async fn a_service_and_sentinels_that_ask_for_certificates_are_reached_with_one() {
+    a_service_is_reached(issue(true)).await;
 }

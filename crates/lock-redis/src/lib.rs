@@ -223,7 +223,8 @@
 //!   this is a channel in a slot of that server, so that no other server gets the messages. If that slot moves, a
 //!   message takes the way through all servers until the client has chosen another slot of the server. A watch follows
 //!   its slot: it subscribes at the new server, and reports `Resync`. The client learns of the new server by a
-//!   redirection. While there are watches but no requests, the client reads the map of the slots every two seconds.
+//!   redirection. While there are watches but no requests, the client reads the map of the slots every two seconds, and
+//!   four times a second while a server is away.
 //! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest
 //!   epoch counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint:
 //!   the client gives up its connections to other servers and asks again. A client does so after a server answers

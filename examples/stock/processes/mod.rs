@@ -93,7 +93,7 @@ pub(crate) fn servers(args: &Args) -> Result<Servers, String> {
     };
     let redis = args.redis.as_ref().filter(|url| !is_deployment(url));
     if let Some(url) = &args.locks {
-        if url.starts_with("memory:") {
+        if url.to_ascii_lowercase().starts_with("memory:") {
             return Err(format!("processes share no memory. Name a server in {ENV}"));
         }
         let database = match redis {

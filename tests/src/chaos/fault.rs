@@ -83,7 +83,8 @@ pub enum Fault {
     /// Sentinels and replicas lose a primary, and a replica takes over. The old primary goes on to serve clients,
     /// of which some hear no sentinel.
     PartitionPrimary,
-    /// Slots of locks are moved to other primaries, key by key, over and over.
+    /// Slots of locks are moved to other primaries, over and over: key by key, and by turns in one step where the
+    /// servers can do that.
     MoveSlot,
 }
 

@@ -238,15 +238,8 @@ const RULES: &[Rule] = &[
     Rule {
         faults: FAILS_OVER,
         reach: &[Reach::Confirmed],
-        excludes: &[Barriers, Values],
-        why: "replicas confirm leases, and neither values nor withdrawals",
-        lasts: Lasts::Lease,
-    },
-    Rule {
-        faults: FAILS_OVER,
-        reach: &[Reach::Confirmed],
-        excludes: &[Snapshots],
-        why: "a reader asks for no confirmation, and the old primary may answer it meanwhile",
+        excludes: &[Barriers],
+        why: "replicas confirm leases and values, and no withdrawals",
         lasts: Lasts::Lease,
     },
     Rule {
@@ -406,8 +399,8 @@ pub fn render() -> String {
             text += &format!(" {} |", cell(reach, fault));
         }
     }
-    text += "\n\nEmpty: all of it must hold. A dash: it cannot happen there. Otherwise this is excluded, for the \
-             reason with that number.";
+    text += "\n\nEmpty: all of it must hold. A dash: it cannot happen there, or no run tries it there. Otherwise this is \
+             excluded, for the reason with that number.";
     for (name, group) in GROUPS {
         let members: Vec<String> = group.iter().map(Property::to_string).collect();
         text += &format!(" *{name}*: {}.", members.join(", "));
@@ -425,6 +418,9 @@ pub fn render() -> String {
     text += "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
              to the end of the run: ";
     text += SETS_TOKENS_BACK;
+    text += ".\n\nNo run makes a server of a cluster, or one that sentinels watch, forget its data. Where it restarts \
+             before a replica takes over, nothing is promised without `Builder::data_quarantine`, which is off by \
+             default. `tests/topologies/lost_data.rs` and `lost_slots.rs` test what that option promises";
     text += ".\n\nWhat excludes errors excludes the order of an election as well: ";
     text += BEGINS_AGAIN;
     text += ".\n";

@@ -104,19 +104,21 @@ async fn a_lock_that_goes_to_and_fro_has_turns() {
     top.until("turns", |screen| {
         sum(screen, " turns/s") > 0.0 && cell(screen, "orders/42", 2) > 0.0
     });
-    assert_eq!(sum(&top.screen(), " lost"), 0.0, "{}", top.screen());
+    top.shows(&[" 0 lost"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_runs_out_is_lost() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
-    let store = lock_any::open(&server.url_through(proxy.addr())).await.unwrap();
-    let locks = Locks::builder(store).ttl(Duration::from_secs(3)).build().unwrap();
+    let url = server.url_through(proxy.addr());
     let mut guards = Vec::new();
-    // A look that comes just before the end of one lease may miss its loss.
-    for number in 0..3 {
-        guards.push(locks.lock(format!("orders/{number}")).await.unwrap());
+    // A look that comes just before the end of one lease may miss its loss. So the leases end at different times.
+    for (number, millis) in [3_000, 3_370, 3_740].into_iter().enumerate() {
+        let store = lock_any::open(&url).await.unwrap();
+        let locks = Locks::builder(store).ttl(Duration::from_millis(millis)).build().unwrap();
+        let guard = locks.lock(format!("orders/{number}")).await.unwrap();
+        guards.push((guard, locks));
     }
     let top = Terminal::run(&server.url(), &["top", "--interval", "0.2"]);
     top.shows(&["3 locks", " 0 lost"]);

@@ -256,8 +256,11 @@ impl Builder {
     }
 
     /// Has a server that may have forgotten leases grant none until they are over; `longest` is the longest lease of
-    /// any client. Off by default. **The choice for a server without persistence**, which forgets every lock in a
-    /// restart.
+    /// any client. **The choice for a server without persistence**, which forgets every lock in a restart.
+    ///
+    /// Off by default, in a cluster and behind sentinels too, for three reasons. Only the app knows the longest lease
+    /// of all its clients. Every restart costs a pause of that length, even if the server kept its data. And a new
+    /// server needs a call of [`RedisBackend::init`], or it begins with such a pause.
     ///
     /// Lost data means a server that has restarted or was replaced, and so a new connection. On each new connection,
     /// before it carries a request for a lock, a script compares a record on the server with the run of the server and
@@ -341,8 +344,9 @@ impl Builder {
     /// assumptions, is in the [crate docs](crate#confirmed-grants).
     ///
     /// `timeout` is how long the replicas may take: at most half of the [command timeout](Self::command_timeout).
-    /// The [quarantine of terms](Self::term_quarantine) is on by default where grants are confirmed. The user needs the
-    /// rights `+info` and `+wait`. All clients of a lock should confirm: a grant that is not confirmed may be lost. To
+    /// The [quarantine of terms](Self::term_quarantine) is on where grants are confirmed. [`build`](Self::build)
+    /// refuses to switch it off: without it a confirmed lease does not outlive a failover for certain. The user needs
+    /// the rights `+info` and `+wait`. All clients of a lock should confirm: a grant that is not confirmed may be lost. To
     /// confirm some locks only, use [`RedisBackend::confirming`].
     ///
     /// # Examples
@@ -500,6 +504,9 @@ impl Builder {
             let message = "only confirmed grants can be confirmed on disk";
             return if self.on_disk { Err(invalid(message)) } else { Ok(None) };
         };
+        if self.term_quarantine == Some(false) {
+            return Err(invalid("confirmed grants need the quarantine of terms"));
+        }
         Wish::new(replicas, timeout, self.on_disk, self.command_timeout).map(Some)
     }
 }
@@ -576,6 +583,7 @@ mod tests {
             builder().confirm(1, Duration::from_millis(1)),
             builder().confirm(1, Duration::from_millis(1_001)),
             builder().confirm_on_disk(true),
+            builder().confirm(1, Duration::from_millis(100)).term_quarantine(false),
             builder().gap(0, Duration::from_millis(100)),
             builder().gap(10, Duration::ZERO),
             builder().gap(10, Duration::from_secs(61)),

@@ -6,7 +6,7 @@ use lock_core::{Clock, check};
 use super::clocks::{micros, told};
 use super::facts::{Facts, Look, Probe, Replica, Sentinel, View};
 use super::info::Info;
-use crate::link::{Live, Origin, Settings, enquire};
+use crate::link::{Live, Origin, SWITCHED, Settings, enquire};
 use crate::wire::{Address, Command, Endpoint, Reply};
 
 /// The most replicas of a server that are asked.
@@ -16,12 +16,19 @@ const REPLICAS: usize = 16;
 pub(super) async fn sentinels(settings: &Settings) -> Vec<Sentinel> {
     let Origin::Service(service) = &settings.origin else { return Vec::new() };
     let question = Command::words(&["SENTINEL", "MASTER", &service.name]);
+    // The connection and its subscription end at once.
+    let listening = Command::words(&["SUBSCRIBE", SWITCHED]);
     let ask = async |at: &Endpoint| {
-        let view = match enquire(settings, &at.clone().into(), &question).await {
+        let (address, at) = (at.address.to_string(), at.clone().into());
+        let view = match enquire(settings, &at, &question).await {
             Ok(reply) => read(&reply).ok_or_else(|| "it answers with nonsense".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        Sentinel { address: at.address.to_string(), view }
+        let unheard = match view {
+            Ok(_) => enquire(settings, &at, &listening).await.err().map(|it| it.to_string()),
+            Err(_) => None,
+        };
+        Sentinel { address, view, unheard }
     };
     join_all(service.sentinels.iter().map(ask)).await
 }

@@ -41,7 +41,7 @@ pub(super) struct Facts {
     /// Two looks at the clock, the second one at the end of the check.
     pub(super) clock: Probe<[Look; 2]>,
     pub(super) scripts: Scripts,
-    /// The commands that the server refuses to this user.
+    /// The commands that the server refuses to this user, as far as locks need them here.
     pub(super) refused: Probe<Vec<String>>,
     /// Why keys are not tracked, if they should be.
     pub(super) untracked: Option<String>,
@@ -54,6 +54,8 @@ pub(super) struct Facts {
 pub(super) struct Sentinel {
     pub(super) address: String,
     pub(super) view: Result<View, String>,
+    /// Why the client hears of no failover from it, though it answers.
+    pub(super) unheard: Option<String>,
 }
 
 /// What a sentinel says of the service.
@@ -83,6 +85,8 @@ pub(super) struct Wants {
     pub(super) queues: bool,
     /// Whether the client knows that other servers have other keys, or may take over.
     pub(super) follows: bool,
+    /// Whether all replicas have to confirm a grant.
+    pub(super) confirms: bool,
     /// Whether a server that lost its data sits out.
     pub(super) sits_out: bool,
 }

@@ -1,22 +1,23 @@
 //! Asks the server for the facts.
 
 use lock_core::check::{self, Rehearsal};
-use lock_core::{Backend as _, Error, ErrorKind, Instant, Key};
+use lock_core::{Backend as _, Error, Instant, Key};
 
 use super::around;
+use super::asking::{ask, nonsense};
 use super::clocks::{micros, told};
 use super::facts::{Config, Deployment, Facts, Look, Probe, Scripts, Wants, is_silence};
 use super::info::Info;
 use super::rehearsal::{NAME, rehearse};
+use super::rights;
 use crate::RedisBackend;
-use crate::commit::Wish;
 use crate::hub::{notifications, tracking};
 use crate::link::Live;
 use crate::options::Notifications;
-use crate::scripts::{self, RIGHTS};
+use crate::scripts;
 use crate::slot::SLOTS;
 use crate::topology::Site;
-use crate::wire::{Call, Command, Failure, Reply};
+use crate::wire::{Failure, Reply};
 
 /// Asks every server that has keys, and rehearses a lock at the server that has it.
 pub(super) async fn gather(backend: &RedisBackend) -> Result<Deployment, Error> {
@@ -65,8 +66,8 @@ async fn examine(backend: &RedisBackend, site: &Site, is_home: bool) -> Result<F
     let settings = site.link().settings();
     facts.replicas = around::replicas(settings, backend.clock(), &live, &facts).await;
     facts.differs = around::differs(settings, &live, &facts).await;
-    if facts.scripts.refused.is_none() && is_home {
-        facts.refused = Probe::of(refused(backend, site, &live).await)?;
+    if facts.scripts.refused.is_none() {
+        facts.refused = Probe::of(rights::refused(backend, site, &live, is_home).await)?;
     }
     if backend.listening().tracking {
         facts.untracked = untracked(&live).await?;
@@ -105,6 +106,7 @@ fn wants(backend: &RedisBackend, site: &Site) -> Result<Wants, Error> {
         notifications: listening.notifications,
         queues: site.queue_limit() > 0,
         follows: backend.fleet().fails_over(),
+        confirms: backend.wish().is_some(),
         sits_out: backend.longest().is_some(),
     })
 }
@@ -126,15 +128,6 @@ async fn enabled(
 fn has_replication(facts: &Facts) -> bool {
     let Some(info) = facts.info.known() else { return true };
     info.get("role") == Some("slave") || info.number("connected_slaves") != Some(0)
-}
-
-/// Sends a command of a few words.
-async fn ask(live: &Live, words: &[&str]) -> Result<Reply, Error> {
-    live.call(&Command::words(words)).await.map_err(Failure::into_error)
-}
-
-fn nonsense(command: &str) -> Error {
-    Error::new(ErrorKind::Protocol, format!("{command} was answered with nonsense"))
 }
 
 /// All sections that matter.
@@ -227,51 +220,6 @@ async fn unloaded(live: &Live, terms: bool) -> Result<Scripts, Error> {
         }
     }
     Ok(found)
-}
-
-/// The commands that locks need and the server refuses to this user.
-async fn refused(backend: &RedisBackend, site: &Site, live: &Live) -> Result<Vec<String>, Error> {
-    let mut refused = refused_to_scripts(backend, live).await?;
-    let mut options: Vec<(&str, &[&str])> = Vec::new();
-    if site.link().settings().terms || backend.wish().is_some() {
-        options.push(("info", &["INFO", "replication"]));
-    }
-    // They wait for no replica.
-    match backend.wish() {
-        Some(Wish { on_disk: true, .. }) => options.push(("waitaof", &["WAITAOF", "0", "0", "1"])),
-        Some(_) => options.push(("wait", &["WAIT", "0", "1"])),
-        None => {}
-    }
-    for (name, words) in options {
-        match ask(live, words).await {
-            Err(error) if is_silence(&error) => return Err(error),
-            Err(error) if error.kind() == ErrorKind::Denied => refused.push(name.to_owned()),
-            _ => {}
-        }
-    }
-    Ok(refused)
-}
-
-/// The commands of the scripts of locks that the server refuses to this user.
-async fn refused_to_scripts(backend: &RedisBackend, live: &Live) -> Result<Vec<String>, Error> {
-    let key = Key::new(NAME)?;
-    let names = backend.layout().names(&key)?;
-    // A key and a channel of no lock, in the slot of the lock.
-    let beside = [names.lock(), b":rights"].concat();
-    let channel = [&*beside, names.released()[1]];
-    let mut call = Call::new(&RIGHTS, 1, beside.len() + channel.concat().len());
-    call.bytes(&beside).pieces(channel);
-    match live.run(call).await.map_err(Failure::into_error)?.reply {
-        Reply::Text(text) => {
-            let text = String::from_utf8_lossy(&text);
-            let words = text.split_ascii_whitespace();
-            Ok(words
-                .filter(|word| word.bytes().all(|it| it.is_ascii_lowercase()))
-                .map(str::to_owned)
-                .collect())
-        }
-        _ => Err(nonsense("the script about rights")),
-    }
 }
 
 async fn untracked(live: &Live) -> Result<Option<String>, Error> {

@@ -37,7 +37,7 @@
 //! | `snapshot-failed` | warning | the last snapshot could not be written |
 //! | `failover-unconfirmed` | warning | the deployment fails over, and no replica confirms a grant |
 //! | `cluster-node` | warning | the server is a node of a cluster, and the client is none of a cluster |
-//! | `failover-forgets` | warning | the server has replicas, and a failover forgets the latest grants |
+//! | `failover-forgets` | warning | the server has replicas that confirm no grant, and a failover forgets the latest ones |
 //! | `no-min-replicas` | warning | a master that is cut off from its replicas goes on granting |
 //! | `min-replicas-below-all` | info | a primary that keeps some of its replicas goes on granting |
 //! | `no-replica` | warning | a primary of a deployment has no replica |
@@ -45,6 +45,7 @@
 //! | `replica-lagging` | warning | a replica has not answered for three seconds or more |
 //! | `replica-not-online` | warning | a replica is not in step yet |
 //! | `sentinel-silent` | warning | a sentinel does not say where the primary is |
+//! | `sentinel-unheard` | warning | a sentinel does not let the client listen to `+switch-master` |
 //! | `sentinels-disagree` | warning | the sentinels name different primaries |
 //! | `sentinels-apart` | warning | not all sentinels know one another |
 //! | `sentinels-few` | warning | there are fewer than three sentinels, or their quorum is no majority |
@@ -70,6 +71,7 @@
 //! | `rehearsal-busy` | unknown | another client holds the lock of the rehearsal |
 
 mod around;
+mod asking;
 mod clocks;
 mod facts;
 mod findings;
@@ -77,6 +79,7 @@ mod gather;
 mod info;
 mod rehearsal;
 mod report;
+mod rights;
 
 use lock_core::Error;
 pub use lock_core::check::{ClockOffset, Finding, Severity};
@@ -89,8 +92,8 @@ impl RedisBackend {
     ///
     /// In a cluster the check looks at every primary, and behind sentinels at the primary and at each sentinel. The
     /// check asks the replicas of such a deployment for their time. At one primary it acquires, renews, watches,
-    /// inspects and hands over a lock under the name `lock-redis/check`. The check tries the commands of all scripts on
-    /// a key of no lock. It changes no setting and no other key.
+    /// inspects and hands over a lock under the name `lock-redis/check`. At each primary it tries the commands of all
+    /// scripts on a key of no lock. It changes no setting and no other key.
     ///
     /// For the start of an app, or for a person with a question. Locks do not depend on this check. The check takes
     /// some forty requests, and up to one [command timeout](crate::Builder::command_timeout) if no message of a release

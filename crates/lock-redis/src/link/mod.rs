@@ -38,6 +38,7 @@ use self::live::CLOCK;
 pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
+pub(crate) use self::sentinels::SWITCHED;
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
 pub(crate) use self::terms::history;
@@ -165,6 +166,11 @@ impl Link {
     }
 
     /// A connection that only listens, to the server of another connection.
+    ///
+    /// The server is not asked for its role again. The other connection has asked, and the user of this one gives it
+    /// up together with the other one, which ends when a sentinel names another primary or the server refuses a write.
+    /// What is heard from a server that has been demoted meanwhile is a hint. The question that follows goes by the
+    /// other connection.
     pub(crate) async fn listen(&self, beside: &Live) -> Result<Dedicated, Error> {
         Dedicated::open(&self.0.settings, beside.endpoint(), &self.0.hear).await
     }
@@ -183,6 +189,12 @@ impl Link {
         lives
             .find(|(runtime, live)| *runtime == here && !live.is_closed())
             .map(|(_, live)| Arc::clone(live))
+    }
+
+    /// Whether the last attempt to connect has failed, and no connection is open.
+    pub(crate) fn is_away(&self) -> bool {
+        let state = self.lock();
+        state.trouble.is_some() && state.lives.iter().all(|(_, live)| live.is_closed())
     }
 
     /// Waits for the attempt that is under way, or starts one.

@@ -24,7 +24,8 @@ use crate::wire::{Address, Command, Endpoint, Failure, Push, Reply};
 const GRACE: Duration = Duration::from_millis(50);
 /// How long a sentinel that hangs up is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
-const SWITCHED: &[u8] = b"+switch-master";
+/// The channel on which sentinels tell of a new primary.
+pub(crate) const SWITCHED: &str = "+switch-master";
 
 /// Asks the sentinels for the primary.
 ///
@@ -106,13 +107,14 @@ async fn listen_to(
     let (heard_of, switched) = (Arc::clone(service), Arc::clone(switched));
     let asked = sentinel.address.clone();
     let hear: super::settings::Hear = Arc::new(move |push: Push<'_>| {
-        if let Push::Message { channel: SWITCHED, payload } = push
+        if let Push::Message { channel, payload } = push
+            && channel == SWITCHED.as_bytes()
             && let Some(primary) = primary_in(payload, &heard_of.name, &asked)
         {
             switched(&primary);
         }
     });
-    let (endpoint, channel) = (Arc::new(sentinel.clone()), [Arc::from(SWITCHED)]);
+    let (endpoint, channel) = (Arc::new(sentinel.clone()), [Arc::from(SWITCHED.as_bytes())]);
     loop {
         if let Ok(ear) = Dedicated::open(settings, &endpoint, &hear).await {
             match ear.pubsub.subscribe(&channel).await {

@@ -141,6 +141,11 @@ impl Fleet {
         self.0.way.site(key).await.map_err(Failure::into_error)
     }
 
+    /// A slot of this server, if it has any. `None` if the servers form no cluster.
+    pub(crate) fn slot_of(&self, site: &Site) -> Option<u16> {
+        self.roster()?.first_slot(site)
+    }
+
     /// Whether two keys can be in one request.
     pub(crate) fn are_together(&self, one: &[u8], other: &[u8]) -> bool {
         match self.0.way {

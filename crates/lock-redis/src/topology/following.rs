@@ -4,8 +4,8 @@
 //! ends its subscription when the map names another server, subscribes there, and says that it may have missed hints.
 //! Its stream is that of the server, without a further task between them.
 //!
-//! One task for each cluster reads the map every few seconds while there are watches. Requests that are redirected
-//! report changes earlier.
+//! One task for each cluster reads the map every few seconds while there are watches, and more often while a server of
+//! the map cannot be connected to. Requests that are redirected report changes earlier.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,6 +26,8 @@ use crate::wire::Failure;
 
 /// How often the map is read while there are watches.
 const PERIOD: Duration = Duration::from_secs(2);
+/// How often it is read while a server of the map is away.
+const HURRY: Duration = Duration::from_millis(250);
 /// How long a watch waits after it failed to begin anew.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -155,14 +157,21 @@ impl Drop for Anew {
     }
 }
 
-/// Reads the map now and then, until there is no watch, or a later task does it.
+/// Reads the map now and then, until there is no watch, or a later task does it. While a server is away, its waiters
+/// may pause between their requests for as long as a second, so the map is read more often then.
 async fn look_out(roster: Weak<Roster>, number: u64) {
+    let mut age = Duration::ZERO;
     loop {
-        time::sleep(PERIOD).await;
+        time::sleep(HURRY).await;
+        age += HURRY;
         let Some(roster) = roster.upgrade() else { return };
         if !roster.goes_on_looking(number) {
             return;
         }
+        if age < PERIOD && !roster.lacks_a_server() {
+            continue;
+        }
+        age = Duration::ZERO;
         if let Err(error) = roster.refresh().await {
             tracing::debug!(%error, "the slots of the cluster are unknown");
         }

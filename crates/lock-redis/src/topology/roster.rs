@@ -14,6 +14,7 @@ use tokio::time;
 use super::map::SlotMap;
 use super::node::{Common, Node, Site};
 use crate::link::{Origin, Settings, enquire};
+use crate::slot::SLOTS;
 use crate::wire::{Address, Command, Endpoint, Failure, Redirect, Reply};
 
 const CLOCK: Clock = Clock::boot();
@@ -47,6 +48,13 @@ struct State {
     is_stale: bool,
     /// A server that knows more than others.
     informed: Option<Address>,
+}
+
+impl State {
+    fn is_owner(&self, site: &Site, slot: u16) -> bool {
+        let node = self.map.owner(slot).and_then(|owner| self.nodes.get(owner));
+        node.is_some_and(|node| site.is_at(node))
+    }
 }
 
 impl Roster {
@@ -135,9 +143,25 @@ impl Roster {
 
     /// Whether this site is the primary of a slot.
     pub(super) fn is_owner(&self, site: &Site, slot: u16) -> bool {
+        self.lock().is_owner(site, slot)
+    }
+
+    /// The first slot of which this site is the primary.
+    pub(super) fn first_slot(&self, site: &Site) -> Option<u16> {
         let state = self.lock();
-        let node = state.map.owner(slot).and_then(|owner| state.nodes.get(owner));
-        node.is_some_and(|node| site.is_at(node))
+        (0..SLOTS).find(|slot| state.is_owner(site, *slot))
+    }
+
+    /// Whether the client cannot connect to a server that serves a slot by the map. Another one may have taken over.
+    pub(super) fn lacks_a_server(&self) -> bool {
+        let state = self.lock();
+        let is_away = |node: &Arc<Node>| Site::new(Arc::clone(node)).link().is_away();
+        let away = state.nodes.iter().filter(|(_, node)| is_away(node));
+        let mut away = away.map(|(address, _)| address).peekable();
+        away.peek().is_some() && {
+            let primaries = state.map.primaries();
+            away.any(|address| primaries.contains(&address))
+        }
     }
 
     /// Follows the changes of the map.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::select;
 use lock_core::{Clock, FencingToken, Instant, Key, Ttl};
 
-use super::hold::Right;
 use super::observed::Told;
+use super::right::Right;
 use super::validity::Validity;
 use super::{Asks, Entry, HoldId};
 use crate::error::{LeaseLost, LossReason};

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use lock_core::observer::HoldEnd;
 use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
 
-use super::gate::{Reader, Way};
 use super::observed::Told;
+use super::right::Right;
 use super::validity::Validity;
 use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
@@ -24,39 +24,6 @@ pub(crate) struct Hold {
     held: OnceLock<Arc<Held>>,
     /// Whether dropping has to give the hold up.
     live: bool,
-}
-
-/// What the machine or the gate has given to a holder.
-pub(super) struct Right {
-    pub(super) hold: HoldId,
-    pub(super) token: FencingToken,
-    /// The end of the maximum hold.
-    pub(super) until: Instant,
-    /// `None` for a reader that came through the gate. The gate has the lease of such a reader.
-    lease: Option<Arc<Validity>>,
-}
-
-impl From<Ticket> for Right {
-    fn from(ticket: Ticket) -> Self {
-        let Ticket { hold, token, hold_until: until, lease, .. } = ticket;
-        Self { hold, token, until, lease: Some(lease) }
-    }
-}
-
-impl From<Way> for Right {
-    #[inline]
-    fn from(way: Way) -> Self {
-        match way {
-            Way::Ticket(ticket) => ticket.into(),
-            Way::Gate(reader) => reader.into(),
-        }
-    }
-}
-
-impl From<Reader> for Right {
-    fn from(Reader { hold, token }: Reader) -> Self {
-        Self { hold, token, until: Instant::FAR_FUTURE, lease: None }
-    }
 }
 
 /// How and when an observed hold ends.
@@ -88,20 +55,18 @@ impl Hold {
 
     /// Tells the handles of the lease that this hold is over, and notes how it ends. Must be called before the lock
     /// passes on.
-    #[inline]
     fn end(&self, how: HoldEnd) -> Option<End> {
-        self.held.get().and_then(|held| self.end_known(held, how))
+        self.end_at(self.held.get()?, how, self.lease().now())
     }
 
     /// Ends a hold that has handles or observers.
     #[cold]
-    fn end_known(&self, held: &Arc<Held>, how: HoldEnd) -> Option<End> {
+    fn end_at(&self, held: &Arc<Held>, how: HoldEnd, now: Instant) -> Option<End> {
         // Without a handle, there is none to tell.
         if Arc::strong_count(held) > 1 {
             held.give_up();
         }
         held.told()?;
-        let now = self.lease().now();
         let lost = self.check_at(now).err();
         Some((lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
     }
@@ -272,8 +237,10 @@ impl Hold {
     /// Gives the hold up, and tells the observers.
     async fn let_go(&mut self) -> (Option<LeaseLost>, Rest) {
         loop {
-            let end = self.end(HoldEnd::Released);
-            let lost = self.check().err();
+            let now = self.lease().now();
+            let held = self.held.get();
+            let end = held.and_then(|held| self.end_at(held, HoldEnd::Released, now));
+            let lost = self.check_at(now).err();
             if let Some(rest) = self.entry.release_here(self.id(), self.manner) {
                 self.live = false;
                 self.tell(end);
@@ -323,8 +290,8 @@ impl Drop for Hold {
         if !self.live {
             return;
         }
-        if let Some(held) = self.held.get() {
-            let end = self.end_known(held, HoldEnd::Dropped);
+        if self.held.get().is_some() {
+            let end = self.end(HoldEnd::Dropped);
             self.leave(end.as_ref().map(|(_, now)| *now));
             self.tell(end);
         } else {

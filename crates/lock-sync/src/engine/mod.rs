@@ -21,6 +21,7 @@ mod parked;
 mod parting;
 mod queue;
 mod request;
+mod right;
 mod running;
 mod sample;
 mod shared;

@@ -12,9 +12,9 @@ use lock_core::observer::{
 use lock_core::{Clock, FencingToken, Instant, Key, Mode, observer};
 
 use super::gate::Way;
-use super::hold::Right;
 use super::holds::HoldId;
 use super::machine::{Denial, Fact, Ticket};
+use super::right::Right;
 use super::sample::Sample;
 use super::shared::{Keyed, Shared};
 use crate::sync::now;

@@ -55,10 +55,11 @@ impl Meddles {
 
     /// Polls the wait of the observer until it ends.
     async fn end_wait(&self) {
-        while self.waiting.lock().unwrap().is_some() {
+        eventually("the wait ends", || {
             self.meddle("no event");
-            tokio::task::yield_now().await;
-        }
+            self.waiting.lock().unwrap().is_none()
+        })
+        .await;
     }
 }
 

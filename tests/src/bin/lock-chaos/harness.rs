@@ -13,8 +13,10 @@ lock-chaos replay SEED [--times N] [--jobs N]  the run of one seed again
 lock-chaos show SEED                           what happens in that run
 lock-chaos soak MINUTES [--seed N]             the same workers over each deployment, and what they leak
 
-With --takeovers, run, replay and show are about clusters, and servers that sentinels watch; with --others, about
-PostgreSQL and etcd; with --members, about three members of a cluster of etcd; with --quorums, about quorums of 3 and 5 servers. With --primitives mutex,stored the workers of run and replay use these primitives alone.";
+With --takeovers, run, replay and show are about clusters, and servers that sentinels watch; with --confirmed, about
+such servers alone whose replicas confirm grants; with --others, about PostgreSQL and etcd; with --members, about three
+members of a cluster of etcd; with --quorums, about quorums of 3 and 5 servers. With --primitives mutex,stored the
+workers of run and replay use these primitives alone.";
 
 /// Runs one seed after another, until the time is over.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -115,6 +117,7 @@ impl Options {
         while let Some(name) = args.next() {
             let over: Option<&[_]> = match name.as_str() {
                 "--takeovers" => Some(&Deployment::FAIL_OVER),
+                "--confirmed" => Some(&[Deployment::Confirmed]),
                 "--others" => Some(&Deployment::OTHERS),
                 "--members" => Some(&[Deployment::Members]),
                 "--quorums" => Some(&[Deployment::Quorum(3), Deployment::Quorum(5)]),

@@ -54,7 +54,9 @@ fn a_quorum_has_one_value_for_all_unless_it_forgets_or_a_clock_was_set() {
 #[test]
 fn confirmed_grants_are_safe_while_servers_take_over() {
     for &fault in FAILS_OVER {
-        for property in [Exclusion, Conversions, Permits, Resource, Tokens, Commits] {
+        for property in
+            [Exclusion, Conversions, Permits, Resource, Tokens, Values, Commits, Snapshots]
+        {
             let of = |deployment| promise(deployment, fault, Extent::Majority, property);
             assert_eq!(of(Deployment::Confirmed), Promise::Holds, "{fault}, {property}");
             for open in [Deployment::Service, Deployment::Unguarded] {

@@ -20,6 +20,16 @@ pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
         alone(facts, found);
         return;
     }
+    // A grant counts only if all replicas have it. So a failover forgets none, and a primary that is cut off grants
+    // nothing.
+    if !facts.wants.confirms {
+        forgets(info, count, wanted, facts, found);
+    }
+    lags(facts, info, found);
+}
+
+/// What a failover forgets, of grants that no replica confirms.
+fn forgets(info: &Info, count: u64, wanted: Option<u64>, facts: &Facts, found: &mut Findings<'_>) {
     found.add(
         Severity::Warning,
         "failover-forgets",
@@ -39,7 +49,6 @@ pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
         );
     }
     partly(facts, count, wanted, found);
-    lags(info, found);
 }
 
 fn alone(facts: &Facts, found: &mut Findings<'_>) {
@@ -88,7 +97,12 @@ fn too_few(info: &Info, wanted: Option<u64>, found: &mut Findings<'_>) {
     }
 }
 
-fn lags(info: &Info, found: &mut Findings<'_>) {
+fn lags(facts: &Facts, info: &Info, found: &mut Findings<'_>) {
+    let reason = if facts.wants.confirms {
+        "it confirms no grant in that time, so no lock is granted or renewed"
+    } else {
+        "if it takes over, it forgets every lock that was granted in that time"
+    };
     for replica in info.replicas() {
         if replica.state != "online" {
             found.add(
@@ -103,7 +117,7 @@ fn lags(info: &Info, found: &mut Findings<'_>) {
                 Severity::Warning,
                 "replica-lagging",
                 format!("the replica {} has not answered for {lag} s", replica.address),
-                "if it takes over, it forgets every lock that was granted in that time",
+                reason,
                 "find out why the replica or its network is slow, and do not promote it",
             );
         }

@@ -17,11 +17,12 @@ const KINDS: [&str; 7] = [
 ];
 
 /// The commands of the scripts, and the columns that need them. A test compares this with the page.
-const NEEDS: [(&[&str], [u8; 7]); 17] = [
+const NEEDS: [(&[&str], [u8; 7]); 18] = [
     (&["get", "getrange", "exists", "pttl", "time"], [1, 1, 1, 1, 1, 1, 1]),
     (&["set", "del", "pexpire"], [1, 1, 1, 1, 1, 1, 0]),
     (&["setrange"], [0, 1, 1, 1, 1, 1, 0]),
     (&["publish", "channel"], [0, 1, 1, 1, 1, 1, 0]),
+    (&["subscribe", "unsubscribe"], [0, 1, 1, 1, 1, 1, 0]),
     (&["hget"], [0, 1, 1, 1, 1, 1, 1]),
     (&["hset", "hdel"], [0, 1, 1, 1, 1, 1, 0]),
     (&["lindex", "lrem"], [0, 1, 1, 1, 1, 0, 0]),
@@ -37,12 +38,16 @@ const NEEDS: [(&[&str], [u8; 7]); 17] = [
     (&["hincrby"], [0, 0, 0, 1, 0, 0, 0]),
 ];
 
-/// The commands without which an option of the client lets no lock be granted. They are tried only if the client has
-/// the option.
-const OPTIONS: [(&str, &str); 3] = [
-    ("info", "every kind, because grants name the term of the server"),
-    ("wait", "every kind, because replicas confirm grants"),
-    ("waitaof", "every kind, because replicas confirm grants"),
+/// The commands that only an option of the client or a cluster needs, how much their absence matters, and for what.
+/// They are tried only there.
+const OPTIONS: [(&str, Severity, &str); 7] = [
+    ("info", Severity::Critical, "every kind, because grants name the term of the server"),
+    ("wait", Severity::Critical, "every kind, because replicas confirm grants"),
+    ("waitaof", Severity::Critical, "every kind, because replicas confirm grants"),
+    ("asking", Severity::Warning, "every kind, while its slot is moved to this server"),
+    ("cluster|slots", Severity::Warning, "every kind, when this server alone knows the slots"),
+    ("spublish", Severity::Info, "waiters, whose messages go to all servers of the cluster"),
+    ("ssubscribe", Severity::Info, "waiters, whose messages go to all servers of the cluster"),
 ];
 
 pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
@@ -53,16 +58,20 @@ pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
     let kinds = kinds(refused);
     let rights: Vec<_> = refused.iter().map(|it| right(it, &facts.wants.prefix)).collect();
     let names = KINDS.iter().zip(kinds).filter(|(_, is)| *is).map(|(it, _)| *it);
-    let options = OPTIONS.iter().filter(|(command, _)| refused.iter().any(|it| it == command));
-    let mut options: Vec<_> = options.map(|(_, why)| *why).collect();
-    let severity =
-        if options.is_empty() { severity(kinds, facts.wants.queues) } else { Severity::Critical };
-    options.extend(names);
+    let mut severity = severity(kinds, facts.wants.queues);
+    let mut reasons = Vec::new();
+    for (_, of_option, why) in OPTIONS.iter().filter(|it| refused.iter().any(|word| word == it.0)) {
+        severity = severity.max(*of_option);
+        if !reasons.contains(why) {
+            reasons.push(why);
+        }
+    }
+    reasons.extend(names);
     found.add(
         severity,
         "rights-missing",
         format!("the user lacks {}", rights.join(" ")),
-        format!("these kinds of locks fail, or do less: {}", options.join("; ")),
+        format!("these kinds of locks fail, or do less: {}", reasons.join("; ")),
         format!(
             "`ACL SETUSER … {}`, if the app uses these kinds of locks",
             rights.join(" ").replace('`', "")
@@ -107,8 +116,7 @@ mod tests {
     const PAGE: &str = include_str!("../../acl.md");
 
     /// Rights that no script needs, or without which none runs.
-    const ELSEWHERE: [&str; 7] =
-        ["~lock:*", "+evalsha", "+script|load", "+subscribe", "+unsubscribe", "+info", "+scan"];
+    const ELSEWHERE: [&str; 5] = ["~lock:*", "+evalsha", "+script|load", "+info", "+scan"];
 
     #[test]
     fn the_table_is_that_of_the_page() {

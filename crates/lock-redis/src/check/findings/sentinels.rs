@@ -18,13 +18,14 @@ pub(super) fn find(sentinels: &[Sentinel], found: &mut Findings<'_>) {
         .filter_map(|it| Some((it.address.as_str(), it.view.as_ref().ok()?)))
         .collect();
     silent(sentinels, found);
+    unheard(sentinels, found);
     disagreeing(&views, found);
     apart(sentinels.len(), &views, found);
     few(&views, found);
 }
 
 fn silent(sentinels: &[Sentinel], found: &mut Findings<'_>) {
-    for Sentinel { address, view } in sentinels {
+    for Sentinel { address, view, .. } in sentinels {
         let Err(why) = view else { continue };
         found.add(
             Severity::Warning,
@@ -32,6 +33,19 @@ fn silent(sentinels: &[Sentinel], found: &mut Findings<'_>) {
             format!("the sentinel {address} does not say where the primary is: {why}"),
             "the client finds the primary by the other sentinels alone, and a failover needs most of them",
             "bring the sentinel back, correct its address, or grant `+sentinel|master` there",
+        );
+    }
+}
+
+fn unheard(sentinels: &[Sentinel], found: &mut Findings<'_>) {
+    for Sentinel { address, unheard, .. } in sentinels {
+        let Some(why) = unheard else { continue };
+        found.add(
+            Severity::Warning,
+            "sentinel-unheard",
+            format!("the sentinel {address} does not let the client listen to `+switch-master`: {why}"),
+            "if no sentinel tells of a failover, the client goes on at the old primary until that refuses or hangs up",
+            "grant `+subscribe` and `&+switch-master` there",
         );
     }
 }
@@ -95,7 +109,7 @@ mod tests {
 
     fn sentinel(name: &str, primary: &str, others: u64, quorum: u64) -> Sentinel {
         let view = View { primary: primary.to_owned(), others, quorum };
-        Sentinel { address: name.to_owned(), view: Ok(view) }
+        Sentinel { address: name.to_owned(), view: Ok(view), unheard: None }
     }
 
     fn codes(sentinels: &[Sentinel]) -> Vec<&'static str> {
@@ -120,8 +134,11 @@ mod tests {
         assert_eq!(codes(&[good(), sentinel("s2", "h1:1", 1, 2)]), ["sentinels-apart"]);
         let strangers = ["s1", "s2", "s3"].map(|name| sentinel(name, "h1:1", 0, 1));
         assert_eq!(codes(&strangers), ["sentinels-apart", "sentinels-few"]);
-        let silent = Sentinel { address: "s2".to_owned(), view: Err("it is away".to_owned()) };
+        let why = || "not allowed".to_owned();
+        let silent = Sentinel { view: Err(why()), ..sentinel("s2", "h1:1", 2, 2) };
         assert_eq!(codes(&[good(), silent]), ["sentinel-silent"]);
+        let unheard = Sentinel { unheard: Some(why()), ..sentinel("s2", "h1:1", 2, 2) };
+        assert_eq!(codes(&[good(), unheard]), ["sentinel-unheard"]);
         for (others, quorum) in [(0, 1), (1, 2), (2, 1), (2, 4), (3, 2)] {
             assert_eq!(codes(&[sentinel("s1", "h1:1", others, quorum)]), ["sentinels-few"]);
         }

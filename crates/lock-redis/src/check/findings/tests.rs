@@ -30,6 +30,7 @@ fn healthy() -> Facts {
             notifications: Notifications::IfPresent,
             queues: true,
             follows: false,
+            confirms: false,
             sits_out: false,
         },
         info: info(""),
@@ -173,7 +174,7 @@ const LISTENING: [Case; 8] = [
     ("grants-uncounted", Warning, |it| it.rehearsal = rehearsed(|it| it.uncounted = true)),
 ];
 
-const SCRIPTS: [Case; 11] = [
+const SCRIPTS: [Case; 14] = [
     ("not-ready", Critical, |it| {
         it.scripts.refused = Some((ErrorKind::NotReady, "busy with a script".into()));
     }),
@@ -186,6 +187,9 @@ const SCRIPTS: [Case; 11] = [
     ("rights-missing", Critical, |it| it.refused = commands(&["set"])),
     ("rights-missing", Warning, |it| it.refused = commands(&["channel"])),
     ("rights-missing", Inform, |it| it.refused = commands(&["zcard", "hincrby"])),
+    ("rights-missing", Critical, |it| it.refused = commands(&["wait", "spublish"])),
+    ("rights-missing", Warning, |it| it.refused = commands(&["asking"])),
+    ("rights-missing", Inform, |it| it.refused = commands(&["spublish", "ssubscribe"])),
     ("clock-skew", Warning, |it| it.clock = told(-2_000_000, 0)),
     ("clock-rate", Critical, |it| it.clock = told(0, -9_000)),
     ("clock-unset", Critical, |it| it.clock = told(-900_000_000_000_000, 0)),
@@ -208,6 +212,7 @@ fn the_docs_name_each_finding_with_its_severity() {
         "slots-uncovered",
         "failover-unconfirmed",
         "sentinel-silent",
+        "sentinel-unheard",
         "sentinels-disagree",
         "sentinels-apart",
         "sentinels-few",
@@ -268,6 +273,18 @@ fn where_a_server_sits_out_it_need_not_keep_its_data() {
     let mut facts = healthy();
     facts.info = info("aof_enabled:0");
     assert!(findings(&facts)[0].remedy.contains("Builder::data_quarantine"));
+}
+
+#[test]
+fn what_a_failover_forgets_is_told_only_where_no_replica_confirms() {
+    let mut facts = healthy();
+    facts.info = info(&REPLICAS.replace("connected_slaves:1", "connected_slaves:2"));
+    let mut codes = |confirms| {
+        facts.wants.confirms = confirms;
+        findings(&facts).into_iter().map(|it| it.code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(false), ["failover-forgets", "no-min-replicas"]);
+    assert_eq!(codes(true), [""; 0]);
 }
 
 #[test]

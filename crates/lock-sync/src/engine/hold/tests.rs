@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use super::super::gate::Way;
 use super::*;
 use crate::engine::{Acquiring, Wait};
 use crate::locks::{Builder, Locks};

@@ -40,7 +40,7 @@ impl Policy {
     }
 }
 
-/// The outcome of a waiter that has become a holder. The guard carries it.
+/// The outcome of a waiter that has become a holder.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticket {
     pub(crate) hold: HoldId,
