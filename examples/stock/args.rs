@@ -9,11 +9,11 @@ Usage: stock [OPTIONS]
 
 Options:
   --no-lock        buy without the lock, to see it go wrong
-  --redis URL      use this server instead of the one in REDIS_URL; other users of the
-                   machine can read it in the list of processes, so not with a password
-  --over WHAT      start servers for the locks of the processes: `server`, `cluster` for three
-                   primaries with a replica each, or `sentinels` for a primary with two
-                   replicas and three sentinels
+  --redis URL      use this server instead of those in LOCK_URL and REDIS_URL; other users of
+                   the machine can read it in the list of processes, so not with a password
+  --over WHAT      start servers for the locks of the processes, instead of the store in
+                   LOCK_URL: `server`, `cluster` for three primaries with a replica each, or
+                   `sentinels` for a primary with two replicas and three sentinels
   --stock N        how much there is to buy (default 20)
   --tasks N        how many tasks buy (default 8)
   --processes N    how many processes buy (default 4); 0 leaves them out
@@ -21,8 +21,8 @@ Options:
 
 Environment:
   LOCK_URL         the store for the locks of the processes, for example postgres://… or
-                   etcd://…, unless --redis or --over is given; the database of the shop is
-                   on a Redis server all the same. `dlock init` prepares a PostgreSQL database
+                   etcd://…. --redis and --over override it. The database of the shop is
+                   always on a Redis server. `dlock init` prepares a PostgreSQL database
   REDIS_URL        the Redis or Valkey server for the processes; without one, one is
                    started if it is found
   REDIS_SERVER     the program to start; without it, redis-server on the PATH

@@ -15,7 +15,7 @@ use lock_redis::RedisBackend;
 use lock_sync::{LockGuard, Locks};
 use lock_tests::{PostgresServer, Proxy, RedisServer, SOON, eventually_async, soon};
 
-/// At each event it begins a request to the store, and drops the request.
+/// At each event, the observer begins a request to the store, and drops the request.
 #[derive(Default)]
 struct Meddles {
     locks: OnceLock<Locks>,
@@ -83,7 +83,7 @@ async fn an_observer_may_ask_the_store(
     locks.shutdown().await;
 }
 
-/// As above, on a thread of its own: a thread that waits for a lock of its own would wait for ever.
+/// As above, on a thread of its own: a thread that locks a mutex twice never ends.
 fn in_time(open: impl FnOnce(Arc<dyn Observer>) -> AnyBackend + Send + 'static, proxy: Proxy) {
     let (done, is_done) = mpsc::channel();
     let thread = thread::spawn(move || {

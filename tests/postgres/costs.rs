@@ -15,8 +15,8 @@ use crate::support::{Database, claim};
 /// A lease that is renewed after no test is over.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The statements of the clients so far, and how often each was sent. The functions that a statement calls are not
-/// counted, and neither are the labels of clients, which come in the background, and the statements of this test.
+/// The statements of the clients so far, and how often each was sent. This leaves out the functions that a statement
+/// calls, the labels of clients, which come in the background, and the statements of this test.
 const SENT: &str = "SELECT calls, query FROM pg_stat_statements WHERE toplevel \
      AND query NOT LIKE '%pg\\_stat%' AND query NOT LIKE '%introduce(%'";
 

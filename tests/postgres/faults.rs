@@ -73,7 +73,7 @@ async fn blocked(database: &Database) -> tokio_postgres::Client {
     blocker
 }
 
-/// No statement of a client of locks goes on.
+/// Waits until no statement of a client of locks runs.
 fn until_idle(database: &Database) {
     let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                 AND application_name = 'lock-postgres' AND state = 'active'";

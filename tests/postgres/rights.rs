@@ -80,7 +80,7 @@ async fn a_role_can_neither_touch_the_tables_nor_call_what_is_inside() {
     denied(&format!("CALL lock_v1.allow('{role}')"));
 }
 
-/// The transactions of the app run as that role. Each of them is over after a refusal.
+/// The transactions of the app run as that role. A refusal aborts the transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_may_call_the_verbs_can_check_the_fence_in_its_transactions() {
     let database = Database::new();

@@ -11,7 +11,8 @@ use lock_core::{
 use crate::requests::{claim, granted, long};
 use crate::{SOON, eventually_async};
 
-/// After how many polls a future is dropped at least, even if it ends sooner: another time it may be slower.
+/// Each case drops its futures after each number of polls up to this one, even if they end sooner: in another turn they
+/// may be slower.
 const LEAST: u32 = 9;
 
 /// Up to here, each number of polls has its turn. Above, the steps grow.
@@ -20,7 +21,7 @@ const EACH: u32 = 20;
 /// After how many polls a future is dropped at most.
 const MOST: u32 = 5_000;
 
-/// The numbers of polls after which the futures of a case are dropped: each number, until all of them end.
+/// The numbers of polls after which a case drops its futures: each number to 20, then growing steps, to 500 at most.
 ///
 /// # Examples
 ///
@@ -51,7 +52,7 @@ impl Polls {
         Self::default()
     }
 
-    /// The next number of polls; `None` after the futures of a turn have ended by themselves.
+    /// The next number. `None` above `MOST`, or after `LEAST` polls if every future of the turn has ended.
     #[expect(clippy::should_implement_trait, reason = "the turns in between change it")]
     pub fn next(&mut self) -> Option<u32> {
         let next = match self.count {

@@ -88,7 +88,7 @@ fn unknown(query: &str) -> Vec<String> {
 /// The values of labels in a query that the metrics never record.
 fn unrecorded(query: &str) -> Vec<Labelled> {
     let recorded = recorded();
-    // A histogram without buckets has the same labels.
+    // The exporter may write no `_bucket` series. `_count` has the same labels.
     let as_count = |series: &str| series.replace("_bucket", "_count");
     let is_unknown = |(series, label, value): &Labelled| {
         !recorded.contains(&(as_count(series), label.clone(), value.clone()))

@@ -64,8 +64,8 @@ fn labels(line: &str) -> Vec<Labelled> {
     pairs.map(own).collect()
 }
 
-/// The values that a query asks for, of a series and its label: `series{label="value"}`, or more values with `|` between
-/// them. A value with `$` is a variable of the dashboard.
+/// The label values that a query asks for, with series and label: `series{label="value"}`, or more values with `|`
+/// between them. Leaves out variables of the dashboard (`$…`).
 pub(crate) fn wanted(query: &str) -> Vec<Labelled> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let last_word = |text: &str| {

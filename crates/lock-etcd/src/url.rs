@@ -69,7 +69,7 @@ fn any_version(options: &str) -> Result<bool, Error> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         if name != ANY_VERSION {
             return Err(bad(format!(
-                "the URL of an etcd cluster has no option but {ANY_VERSION}=true"
+                "the URL of an etcd cluster has no option other than {ANY_VERSION}"
             )));
         }
         let value = match value {

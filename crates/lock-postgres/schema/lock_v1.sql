@@ -1,8 +1,9 @@
+-- Generated from the folder `src/schema` of the crate lock-postgres. Do not edit this.
 BEGIN;
 SELECT pg_advisory_xact_lock(5495592372081329);
 SET LOCAL search_path = pg_catalog, pg_temp;
 CREATE SCHEMA lock_v1;
--- Version 1: the tables. A later version adds a file, and changes none that was released.
+-- Version 1: the tables. No later version changes this step. A later version adds a step.
 
 -- What `init` has put here: the version of the tables, and which functions there are; and when `tidy` was done last. Every table has a primary key, because
 -- a publication of all tables refuses changes of a table without one.

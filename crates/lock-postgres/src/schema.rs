@@ -180,10 +180,15 @@ fn note() -> String {
     format!("UPDATE lock_v1.meta SET version = {VERSION}, functions = '{}'", marking())
 }
 
+/// The first line of the script.
+const TITLE: &str =
+    "-- Generated from the folder `src/schema` of the crate lock-postgres. Do not edit this.";
+
 /// The whole schema as one script, for people who set up databases themselves.
 pub(crate) fn script() -> String {
     let all = STEPS.iter().chain(&FUNCTIONS).copied().collect::<Vec<_>>().join("\n");
-    format!("BEGIN;\n{TURN};\n{PATH};\nCREATE SCHEMA lock_v1;\n{all}\n{};\nCOMMIT;\n", note())
+    let begin = format!("{TITLE}\nBEGIN;\n{TURN};\n{PATH};\nCREATE SCHEMA lock_v1;");
+    format!("{begin}\n{all}\n{};\nCOMMIT;\n", note())
 }
 
 #[cfg(test)]
@@ -218,7 +223,7 @@ mod tests {
     /// If it is `write`, the test below writes the file instead of comparing it.
     const VARIABLE: &str = "LOCK_SCHEMA";
 
-    /// For people who have files applied: `psql -f`, and tools for migrations.
+    /// Some users apply SQL files: by `psql -f`, or by a migration tool.
     #[test]
     fn the_file_with_the_schema_is_the_script() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/lock_v1.sql");

@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// At each event it looks at the state, as an observer does that asks the quorum about a lock.
+    /// At each event, the observer looks at the state, as an observer does that asks the quorum about a lock.
     #[derive(Default)]
     struct Diary {
         said: Mutex<Vec<String>>,

@@ -32,7 +32,7 @@ use crate::tasks;
 pub(crate) enum Servers {
     Given(String),
     Own(Box<RedisServer>),
-    /// Locks at this URL, which the app gave.
+    /// Locks at this URL, which the user gave.
     Apart(String, Database),
     Cluster(RedisCluster, Box<RedisServer>),
     Sentinels(Sentinels, Box<RedisServer>),
@@ -71,7 +71,7 @@ impl Servers {
         match self {
             Self::Given(_) => format!("the one given in {REDIS_URL} or with --redis"),
             Self::Apart(..) => format!(
-                "the one given in {ENV}, in {REDIS_URL} or with --redis; the database is on another server"
+                "the one given in {ENV}, in {REDIS_URL} or with --redis; the database has a URL of its own"
             ),
             Self::Own(server) => format!("one that was started for this, on {}", server.addr()),
             Self::Cluster(..) | Self::Sentinels(..) => {

@@ -82,18 +82,18 @@ impl Terminal {
     ///
     /// # Panics
     ///
-    /// If one of them does not appear; with the screen.
+    /// If one of them does not appear in time. The message has the screen.
     #[track_caller]
     pub(crate) fn shows(&self, texts: &[&str]) {
         let has_all = |screen: &str| texts.iter().all(|text| screen.contains(text));
         self.until(&format!("{texts:?}"), has_all);
     }
 
-    /// Waits until the screen is like this.
+    /// Waits until `is_so` accepts the screen.
     ///
     /// # Panics
     ///
-    /// If it does not become so; with the screen.
+    /// If that takes too long. The message has the screen.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         let start = Instant::now();

@@ -9,11 +9,11 @@ fn a_mistake_is_answered_by_one_line() {
     let nowhere = "redis://127.0.0.1:1";
     for (url, args, parts) in [
         ("postgers://a", &["list"][..], &["names no store", "redis://"][..]),
-        ("redis://a:port", &["inspect", "x"], &["the port", A_PORT, "redis://host:6379"]),
-        ("redis+cluster://a,b:port", &["list"], &["the port", A_PORT, "redis://host:6379"]),
+        ("redis://a:port", &["inspect", "x"], &["the port", A_PORT, "host:6379"]),
+        ("redis+cluster://a,b:port", &["list"], &["the port", A_PORT, "host:6379"]),
         ("redis://a b", &["list"], &["the host", "redis://host:6379"]),
         ("redis://:secret@", &["list"], &["host", "redis://host:6379"]),
-        ("redis://a/first", &["list"], &["the database", "redis://host:6379/0"]),
+        ("redis://a/first", &["list"], &["the database", "a number from 0 on"]),
         ("redis://%ff@a", &["list"], &["wrong", "redis://user:password@host:6379/0"]),
         ("redis://0.0.0.0", &["list"], &["every host", "redis://127.0.0.1:6379"]),
         ("redis+unix:a", &["list"], &["no path", "redis+unix:///path/to/socket"]),

@@ -1,4 +1,4 @@
-//! The listening connection of this process: one for all its keys.
+//! The listening connection of a client: one for all its keys.
 
 mod news;
 mod session;

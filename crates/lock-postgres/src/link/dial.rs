@@ -160,7 +160,7 @@ fn unreadable(error: &tokio_postgres::Error) -> Error {
     let right = match why.as_str() {
         port if port.contains("`port`") => "; a port is a number from 1 to 65535",
         option if option.contains("unknown option") || option.contains("parameter") => {
-            "?sslmode=verify-full, with options of PostgreSQL"
+            "?sslmode=verify-full; the options are those of PostgreSQL"
         }
         _ => "",
     };

@@ -1,4 +1,4 @@
--- Version 1: the tables. A later version adds a file, and changes none that was released.
+-- Version 1: the tables. No later version changes this step. A later version adds a step.
 
 -- What `init` has put here: the version of the tables, and which functions there are; and when `tidy` was done last. Every table has a primary key, because
 -- a publication of all tables refuses changes of a table without one.

@@ -52,7 +52,7 @@ impl Endpoint {
                 Some("Missing hostname") => "the URL of the server has no host: write redis://host:6379",
                 Some("Missing path") => SOCKET,
                 Some(wildcard) if wildcard.contains("wildcard") => {
-                    "the URL of the server has the address of every host: write redis://127.0.0.1:6379"
+                    "the host in the URL of the server is a wildcard, which means every host: write redis://127.0.0.1:6379"
                 }
                 _ => {
                     "the URL of the server is wrong: write redis://user:password@host:6379/0, and each special \
@@ -159,7 +159,7 @@ impl fmt::Display for Address {
     }
 }
 
-const DATABASE: &str = "the database in the URL of the server is wrong: it is a number from 0 on, as in redis://host:6379/0";
+const DATABASE: &str = "the database in the URL is wrong: a database is a number from 0 on";
 
 const SOCKET: &str = "the URL has no path of a socket: write redis+unix:///path/to/socket";
 
@@ -175,8 +175,8 @@ fn unreadable(url: &str) -> Error {
         "redis+unix" | "valkey+unix" | "unix" => return invalid(SOCKET),
         _ => {
             return invalid(
-                "this is no URL of a server: it begins with redis://, rediss:// or redis+unix://, \
-                 for example redis://host:6379",
+                "this is no URL of a server: a URL of a server begins with redis://, rediss:// or \
+                 redis+unix://, for example redis://host:6379",
             );
         }
     }
@@ -184,7 +184,7 @@ fn unreadable(url: &str) -> Error {
     let place = server.rsplit_once('@').map_or(server, |(_, place)| place);
     let port = place.rsplit_once(':').map(|(_, port)| port).filter(|it| !it.ends_with(']'));
     invalid(if port.is_some_and(|port| !port.is_empty() && port.parse::<u16>().is_err()) {
-        "the port in the URL of the server is wrong: a port is a number from 1 to 65535, as in redis://host:6379"
+        "the port in the URL is wrong: a port is a number from 1 to 65535, as in host:6379"
     } else {
         "the host in the URL of the server is wrong: write redis://host:6379, or redis://[::1]:6379"
     })

@@ -12,7 +12,7 @@ use crate::error::{LockError, TryLockError};
 /// The wait that the futures of all primitives share. It can be dropped at any point.
 pub(crate) enum Locking {
     Acquiring(Acquiring),
-    /// The hold is there, but not yet the data, or the turn of the task is over.
+    /// The lock is held, but the future is not ready: the data is in use, or the task has used up its budget.
     Held(Hold),
     Done,
 }

@@ -124,7 +124,7 @@ impl Acquiring {
         self.entry.as_ref()?.observed.as_deref()
     }
 
-    // Apart from the way without observers, which has no other cost than one branch.
+    // A separate cold function: without observers, a poll costs one branch.
     #[cold]
     fn poll_observed(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
         if let (State::New(_), None, Some(observed)) = (&self.state, &self.begun, self.observed()) {

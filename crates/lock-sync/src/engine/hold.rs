@@ -26,11 +26,11 @@ pub(crate) struct Hold {
     live: bool,
 }
 
-/// How and when a hold ends of which observers have heard.
+/// How and when an observed hold ends.
 type End = (HoldEnd, Instant);
 
 impl Hold {
-    /// A hold with so many permits, of which observers have heard this.
+    /// A hold with so many permits. `told`: what observers have heard of the hold.
     #[inline]
     pub(super) fn new(
         entry: Arc<Entry>,
@@ -59,7 +59,7 @@ impl Hold {
         self.end_at(self.held.get()?, how, self.lease().now())
     }
 
-    /// The end of a hold of which handles or observers know.
+    /// Ends a hold that has handles or observers.
     #[cold]
     fn end_at(&self, held: &Arc<Held>, how: HoldEnd, now: Instant) -> Option<End> {
         // Without a handle, there is none to tell.
@@ -224,7 +224,7 @@ impl Hold {
         self.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
     }
 
-    /// What a handle of the lease knows of this hold. The first call allocates.
+    /// What a handle of the lease knows of this hold. Allocates, if there is no `Held` yet.
     pub(crate) fn held(&self) -> &Arc<Held> {
         self.held.get_or_init(|| self.make_held(None))
     }

@@ -17,7 +17,8 @@ pub(crate) struct Manner {
     never: bool,
     /// Whether grants are to bring the value beside the lock.
     value: bool,
-    /// How long the process keeps the lease when none of its waiters wants it, and one more.
+    /// How long the process keeps the lease when none of its waiters wants it. In nanoseconds, plus 1: so that zero
+    /// differs from `None`.
     cache: Option<NonZeroU64>,
 }
 
@@ -50,8 +51,8 @@ impl Manner {
         Self { value: true, ..self }
     }
 
-    /// Whether a lease that other processes may want goes to another holder of this process, after so many holders in
-    /// this time.
+    /// Whether a lease that other processes may want goes to another holder of this process, after `served` holders in
+    /// the time `lasted`.
     pub(super) fn allows(&self, served: u32, lasted: Duration) -> bool {
         served <= self.handoffs && nanos(lasted) < self.time
     }
@@ -77,7 +78,7 @@ impl Manner {
     }
 }
 
-/// At most 584 years.
+/// A longer time than 584 years counts as 584 years.
 const fn nanos(time: Duration) -> u64 {
     let nanos = time.as_nanos();
     if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
@@ -109,7 +110,7 @@ mod tests {
         assert!(never.is_never() && never.wants_value() && !manner.is_never());
         assert_eq!(never.cache(), cache);
         for cache in [None, Some(Duration::ZERO)] {
-            assert_eq!(manner.with_cache(cache).cache(), cache, "to keep it for no time is a wish");
+            assert_eq!(manner.with_cache(cache).cache(), cache, "a time of zero is not `None`");
         }
     }
 

@@ -15,7 +15,7 @@ pub(super) struct Right {
     pub(super) token: FencingToken,
     /// The end of the maximum hold.
     pub(super) until: Instant,
-    /// `None` for a reader that came through the gate, which has the lease.
+    /// `None` for a reader that came through the gate. The gate has the lease of such a reader.
     pub(super) lease: Option<Arc<Validity>>,
 }
 

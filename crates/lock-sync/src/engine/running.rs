@@ -56,8 +56,8 @@ pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
 #[must_use = "a request does nothing unless polled"]
 pub(crate) struct Running<E: Asks> {
     entry: Arc<E>,
-    /// `None` once the request is over or has moved on. The mutex is never locked: it makes the futures that hold a
-    /// request `Sync`.
+    /// `None` once the request has ended, or another `Running` has taken it. The mutex is never locked: it makes the
+    /// futures that hold a request `Sync`.
     request: Option<Mutex<Request>>,
     home: Home,
     /// Whether the driver has the request, or has gone: then the request moves to no other place when it is dropped.
@@ -186,7 +186,7 @@ impl<E: Asks> Running<E> {
         })
     }
 
-    /// Polls the request for its answer, without telling the entry. Then the request is over.
+    /// Polls the request for its answer, without telling the entry. After the answer, this has no request any more.
     fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<(Answer, Request)> {
         let Some(request) = &mut self.request else { return Poll::Pending };
         let request = request.get_mut().unwrap_or_else(PoisonError::into_inner);

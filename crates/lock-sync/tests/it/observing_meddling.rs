@@ -17,7 +17,7 @@ use lock_sync::{Mutex as Lock, MutexGuard as Guard, OwnedMutexGuard};
 use crate::observing::watched;
 use crate::support::eventually;
 
-/// At each event it asks about the lock, drops a guard that it has, and polls a wait of its own.
+/// At each event, the observer asks about the lock, drops a guard that it has, and polls a wait of its own.
 #[derive(Default)]
 struct Meddles {
     lock: OnceLock<Weak<Lock<u32>>>,
@@ -96,7 +96,7 @@ async fn an_observer_may_use_the_lock_that_it_observes() {
         meddler.wait();
         let theirs = tokio::spawn(Arc::clone(&there).lock_owned());
         *meddler.guard.lock().unwrap() = Some(kept);
-        // Its begin makes the observer drop the guard that is in the way.
+        // The event `acquire_begun` of this call makes the observer drop the guard that is in the way.
         drop(lock.lock().await.unwrap());
         drop(theirs.await.unwrap().unwrap());
     }

@@ -13,6 +13,8 @@ use super::super::gate::Way;
 use super::*;
 use crate::engine::{Acquiring, Wait};
 use crate::locks::{Builder, Locks};
+use crate::mutex::{MutexGuard, OwnedMutexGuard};
+use crate::semaphore::{OwnedSemaphorePermit, SemaphorePermit};
 use crate::sync::READ;
 use crate::sync::atomic::Ordering;
 
@@ -24,6 +26,18 @@ async fn enter(entry: &Arc<Entry>, mode: Mode) -> Hold {
     let manner = entry.shared().manner;
     let mut acquiring = Acquiring::new(Arc::clone(entry), mode, Wait::Forever, manner);
     poll_fn(|context| acquiring.poll(context)).await.unwrap()
+}
+
+/// Compilers copy larger values by calling `memcpy`.
+#[test]
+fn a_hold_fits_into_128_bytes_in_the_guard_of_a_mutex_and_in_a_permit() {
+    let sizes = [
+        size_of::<MutexGuard<'_, u8>>(),
+        size_of::<OwnedMutexGuard<u8>>(),
+        size_of::<SemaphorePermit<'_>>(),
+        size_of::<OwnedSemaphorePermit>(),
+    ];
+    assert!(sizes.iter().all(|size| *size <= 128), "{sizes:?}");
 }
 
 #[tokio::test(start_paused = true)]
