@@ -124,8 +124,8 @@ impl Acquiring {
         self.entry.as_ref()?.observed.as_deref()
     }
 
-    // A separate cold function: without observers, a poll costs one branch.
-    #[cold]
+    // A separate function: without observers, a poll costs one branch.
+    #[inline(never)]
     fn poll_observed(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
         if let (State::New(_), None, Some(observed)) = (&self.state, &self.begun, self.observed()) {
             self.begun = Begun::new(observed, self.mode);
