@@ -148,10 +148,9 @@ impl Acquiring {
     }
 
     fn tell_wait(&mut self) {
+        let Some(begun) = &mut self.begun else { return };
         let observed = self.entry.as_ref().and_then(|entry| entry.observed.as_deref());
-        if let (State::Waiting(_), Some(begun), Some(observed)) =
-            (&self.state, &mut self.begun, observed)
-        {
+        if let (State::Waiting(_), Some(observed)) = (&self.state, observed) {
             begun.waits(observed);
         }
     }

@@ -101,8 +101,8 @@ impl Sample {
     #[inline]
     pub(super) fn note_missed(&self, now: Instant) {
         let Some(pace) = &self.pace else { return };
-        let latest = Instant::from_nanos(pace.latest.load(Ordering::Relaxed));
-        if now.saturating_duration_since(latest) > LULL && self.is_sparse() {
+        let since = now.as_nanos().saturating_sub(pace.latest.load(Ordering::Relaxed));
+        if since > LULL.as_nanos() as u64 && self.is_sparse() {
             pace.length.store(0, Ordering::Relaxed);
             self.resize(1);
         }
