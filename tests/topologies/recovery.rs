@@ -171,7 +171,7 @@ async fn with_a_lease(
     taken_over: impl FnOnce(),
 ) -> Recovery {
     let backend = RedisBackend::open(url).unwrap();
-    let held = Acquire::new(claim("again"), Ttl::new(LEASE).unwrap());
+    let (held, sent) = (Acquire::new(claim("again"), Ttl::new(LEASE).unwrap()), Instant::now());
     assert!(matches!(backend.try_acquire(&held).await, Ok(AcquireOutcome::Granted(_))));
     let lock = Arc::new(Locks::new(backend).mutex("again", ()).unwrap());
     let client = tokio::spawn(async move {
@@ -193,6 +193,7 @@ async fn with_a_lease(
         Instant::now()
     });
     let client = client.await.unwrap();
+    assert!(client.duration_since(sent) >= LEASE, "granted before the lease was over");
     // The server counts the lease and a hundredth from the first request on.
     Recovery { begun, servers: named + LEASE + LEASE / 100, client }
 }
@@ -224,4 +225,24 @@ async fn with_a_lease_in_a_cluster() -> Recovery {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_a_cluster_that_was_held_is_granted_soon_after_its_lease() {
     judge("a cluster, a lock that was held", with_a_lease_in_a_cluster).await;
+}
+
+/// A client that reads the map every two seconds, as otherwise, takes 16 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_map_is_read_more_often_while_a_primary_is_away() {
+    const READS: u64 = 8;
+    let cluster = RedisCluster::start(3, 0);
+    let backend = RedisBackend::open(cluster.url()).unwrap();
+    let away = cluster.owner_of("lock:{again}");
+    let is_elsewhere = |name: &String| cluster.owner_of(&format!("lock:{{{name}}}")) != away;
+    let elsewhere = (0..).map(|it| format!("other-{it}")).find(is_elsewhere).unwrap();
+    granted(&backend, &claim(&elsewhere)).await;
+    let _watch = backend.watch(&claim("again").key).await.unwrap();
+    let others = || (0..3).filter(|at| *at != away).map(|at| cluster.nodes()[at].server());
+    let reads = || others().map(|it| it.commandstats().calls("cluster|slots")).sum::<u64>();
+    cluster.nodes()[away].server().kill();
+    let (before, begun) = (reads(), Instant::now());
+    block_in_place(|| eventually("the map is read", LIMIT, || reads() >= before + READS));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(READS * 2 * 3 / 4), "{READS} reads took {took:.1?}");
 }

@@ -224,7 +224,7 @@
 //!   message takes the way through all servers until the client has chosen another slot of the server. A watch follows
 //!   its slot: it subscribes at the new server, and reports `Resync`. The client learns of the new server by a
 //!   redirection. While there are watches but no requests, the client reads the map of the slots every two seconds, and
-//!   four times a second while a server is away.
+//!   twice a second in the first half minute in which it cannot connect to a server of the map.
 //! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest
 //!   epoch counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint:
 //!   the client gives up its connections to other servers and asks again. A client does so after a server answers

@@ -26,8 +26,9 @@ mod tls;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Instant};
 use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -64,8 +65,8 @@ struct State {
     /// The attempts to connect that are under way, each shared by all requests of its runtime.
     attempts: Vec<(runtime::Id, Attempt)>,
     respite: Respite,
-    /// Why the last attempt failed.
-    trouble: Option<Error>,
+    /// Why the last attempt failed, and when.
+    trouble: Option<(Error, Instant)>,
     /// What listens to the sentinels, if there are any.
     ears: Option<Ears>,
 }
@@ -191,10 +192,15 @@ impl Link {
             .map(|(_, live)| Arc::clone(live))
     }
 
-    /// Whether the last attempt to connect has failed, and no connection is open.
-    pub(crate) fn is_away(&self) -> bool {
+    /// Whether the last attempt to connect has failed within this time, and no connection is open. A failure that only
+    /// a person can mend does not count.
+    pub(crate) fn is_away(&self, within: Duration) -> bool {
         let state = self.lock();
-        state.trouble.is_some() && state.lives.iter().all(|(_, live)| live.is_closed())
+        let is_fresh = |(error, at): &(Error, Instant)| {
+            error.is_retryable() && CLOCK.now().saturating_duration_since(*at) < within
+        };
+        state.trouble.as_ref().is_some_and(is_fresh)
+            && state.lives.iter().all(|(_, live)| live.is_closed())
     }
 
     /// Waits for the attempt that is under way, or starts one.
@@ -237,7 +243,7 @@ impl Link {
             return Ok(Next::Await(attempt.clone()));
         }
         if !state.respite.remaining().is_zero() {
-            let trouble = state.trouble.clone();
+            let trouble = state.trouble.as_ref().map(|(error, _)| error.clone());
             return Ok(Next::Fail(trouble.unwrap_or_else(|| self.unreachable("keeps hanging up"))));
         }
         let (over, attempt) = watch::channel(None);
@@ -265,7 +271,7 @@ impl Link {
             Err(error) => {
                 tracing::debug!(server = %settings.origin, %error, "cannot connect");
                 state.respite.failed();
-                state.trouble = Some(error.clone());
+                state.trouble = Some((error.clone(), CLOCK.now()));
             }
         }
         drop(state);

@@ -26,8 +26,9 @@ use crate::wire::Failure;
 
 /// How often the map is read while there are watches.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How often it is read while a server of the map is away.
-const HURRY: Duration = Duration::from_millis(250);
+/// How often the map is read while a server of the map is away, and how many times before that is given up.
+const HURRY: Duration = Duration::from_millis(500);
+const HURRIED: u32 = 60;
 /// How long a watch waits after it failed to begin anew.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -158,9 +159,10 @@ impl Drop for Anew {
 }
 
 /// Reads the map now and then, until there is no watch, or a later task does it. While a server is away, its waiters
-/// may pause between their requests for as long as a second, so the map is read more often then.
+/// may pause between their requests for as long as a second, so the map is read more often then. A server that stays
+/// away for longer has no successor.
 async fn look_out(roster: Weak<Roster>, number: u64) {
-    let mut age = Duration::ZERO;
+    let (mut age, mut hurried) = (Duration::ZERO, 0);
     loop {
         time::sleep(HURRY).await;
         age += HURRY;
@@ -168,7 +170,9 @@ async fn look_out(roster: Weak<Roster>, number: u64) {
         if !roster.goes_on_looking(number) {
             return;
         }
-        if age < PERIOD && !roster.lacks_a_server() {
+        hurried = if roster.lacks_a_server(PERIOD) { hurried + 1 } else { 0 };
+        let is_hurried = (1..=HURRIED).contains(&hurried);
+        if age < PERIOD && !is_hurried {
             continue;
         }
         age = Duration::ZERO;

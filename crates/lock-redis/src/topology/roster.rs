@@ -13,7 +13,7 @@ use tokio::time;
 
 use super::map::SlotMap;
 use super::node::{Common, Node, Site};
-use crate::link::{Origin, Settings, enquire};
+use crate::link::{Live, Origin, Settings, enquire};
 use crate::slot::SLOTS;
 use crate::wire::{Address, Command, Endpoint, Failure, Redirect, Reply};
 
@@ -152,10 +152,11 @@ impl Roster {
         (0..SLOTS).find(|slot| state.is_owner(site, *slot))
     }
 
-    /// Whether the client cannot connect to a server that serves a slot by the map. Another one may have taken over.
-    pub(super) fn lacks_a_server(&self) -> bool {
+    /// Whether the client could not connect, within this time, to a server that serves a slot by the map. Another one may
+    /// have taken over.
+    pub(super) fn lacks_a_server(&self, within: Duration) -> bool {
         let state = self.lock();
-        let is_away = |node: &Arc<Node>| Site::new(Arc::clone(node)).link().is_away();
+        let is_away = |node: &Arc<Node>| Site::new(Arc::clone(node)).link().is_away(within);
         let away = state.nodes.iter().filter(|(_, node)| is_away(node));
         let mut away = away.map(|(address, _)| address).peekable();
         away.peek().is_some() && {
@@ -226,9 +227,11 @@ impl Roster {
 
     /// Asks a few servers at once, until one answers. If none answers, returns the first error that lasts.
     async fn ask_all(&self) -> Result<SlotMap, Error> {
-        let candidates = self.candidates();
+        let (connected, others): (Vec<_>, Vec<_>) =
+            self.candidates().into_iter().partition(|it| self.live(it).is_some());
         let mut trouble: Option<Error> = None;
-        for some in candidates.chunks(AT_ONCE) {
+        // No connection is opened while a server with one answers.
+        for some in connected.chunks(AT_ONCE).chain(others.chunks(AT_ONCE)) {
             let mut asked: FuturesUnordered<_> =
                 some.iter().map(|endpoint| self.ask(endpoint)).collect();
             while let Some(answer) = asked.next().await {
@@ -267,12 +270,16 @@ impl Roster {
         candidates
     }
 
+    /// The open connection to a server.
+    fn live(&self, endpoint: &Endpoint) -> Option<Arc<Live>> {
+        let node = self.lock().nodes.get(&endpoint.address).cloned();
+        node.and_then(|node| Site::new(node).link().live())
+    }
+
     /// Asks a server for the map: on its connection, if there is one.
     async fn ask(&self, endpoint: &Arc<Endpoint>) -> Result<SlotMap, Error> {
         let question = Command::words(&["CLUSTER", "SLOTS"]);
-        let node = self.lock().nodes.get(&endpoint.address).cloned();
-        let live = node.and_then(|node| Site::new(node).link().live());
-        let reply: Reply = match live {
+        let reply: Reply = match self.live(endpoint) {
             Some(live) => live.call(&question).await.map_err(Failure::into_error)?,
             None => enquire(&self.settings, endpoint, &question).await?,
         };
