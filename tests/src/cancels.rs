@@ -21,7 +21,7 @@ const EACH: u32 = 20;
 /// After how many polls a future is dropped at most.
 const MOST: u32 = 5_000;
 
-/// The numbers of polls after which a case drops its futures: each number to 20, then growing steps, to 500 at most.
+/// The numbers of polls after which a case drops its futures: each number to 20, then growing steps, until all futures of a turn end.
 ///
 /// # Examples
 ///
@@ -52,7 +52,11 @@ impl Polls {
         Self::default()
     }
 
-    /// The next number. `None` above `MOST`, or after `LEAST` polls if every future of the turn has ended.
+    /// The next number. `None` if every future of the last turn has ended, after nine polls at least.
+    ///
+    /// # Panics
+    ///
+    /// If a future does not end within some thousands of polls.
     #[expect(clippy::should_implement_trait, reason = "the turns in between change it")]
     pub fn next(&mut self) -> Option<u32> {
         let next = match self.count {

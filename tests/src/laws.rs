@@ -94,8 +94,8 @@ pub fn enforce<H: Harness>(suite: fn() -> Suite<H>, law: &str, world: impl FnOnc
     runtime.block_on(async { suite().enforce(law, &world()).await });
 }
 
-/// Tests a law as [`enforce`] does, with the names of all laws that do `not_apply` to this harness. A law that stops to
-/// apply would otherwise be tested no more, and nobody would notice.
+/// Tests a law as [`enforce`] does, with the names of all laws that do `not_apply` to this harness. A law that no
+/// longer applies would otherwise go untested without notice.
 ///
 /// A law is named with its suite, as in `cell::what_was_written_is_settled`: several suites have laws of one name.
 ///

@@ -10,7 +10,7 @@ use crate::eventually;
 /// How long a signal may take to show its effect on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Stops a process, and returns once it stands still.
+/// Stops a process, and returns once it stands still or has ended.
 ///
 /// # Panics
 ///
@@ -33,11 +33,12 @@ impl Standstill {
     ///
     /// # Panics
     ///
-    /// If there is no such process.
+    /// If there is no such process, or if one of them ends.
     #[track_caller]
     pub fn of(pids: &[u32]) -> Self {
         let stopped = Self(pids.to_vec());
         pids.iter().copied().for_each(stop);
+        assert!(pids.iter().all(|pid| is_stopped(*pid)), "a process has ended: {pids:?}");
         stopped
     }
 }

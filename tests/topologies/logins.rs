@@ -58,7 +58,7 @@ async fn sentinels_and_servers_have_providers_of_their_own() {
 }
 
 /// Gives all rights to a user at all servers, and takes them from others.
-fn allow_only_locks(cluster: &RedisCluster) {
+fn serve_only_the_user_locks(cluster: &RedisCluster) {
     for node in cluster.nodes() {
         let rules = ["on", ">hunter2", "allkeys", "allchannels", "allcommands"];
         let command = [&["ACL", "SETUSER", "locks"][..], &rules].concat();
@@ -78,7 +78,7 @@ fn connections(cluster: &RedisCluster) -> Vec<usize> {
 #[tokio::test]
 async fn every_server_of_a_cluster_is_logged_in_to() {
     let cluster = RedisCluster::start(3, 0);
-    allow_only_locks(&cluster);
+    serve_only_the_user_locks(&cluster);
     let provider = || std::future::ready(Ok::<_, Infallible>(Credentials::new("locks", "hunter2")));
     let backend =
         Builder::for_cluster(hosts(&cluster.url())).credentials(provider).build().unwrap();
@@ -94,7 +94,7 @@ async fn every_server_of_a_cluster_is_logged_in_to() {
 #[tokio::test]
 async fn a_client_has_one_connection_to_each_server_of_a_cluster_and_one_more_with_resp2() {
     let cluster = RedisCluster::start(3, 0);
-    allow_only_locks(&cluster);
+    serve_only_the_user_locks(&cluster);
     let names: Vec<String> = (0..12).map(|number| number.to_string()).collect();
     for server in 0..3 {
         let is_there = |name: &&String| cluster.owner_of(&format!("lock:{{{name}}}")) == server;

@@ -418,8 +418,8 @@ pub fn render() -> String {
     text += "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
              to the end of the run: ";
     text += SETS_TOKENS_BACK;
-    text += ".\n\nNo run makes a server of a cluster, or one that sentinels watch, forget its data. Where it restarts \
-             before a replica takes over, nothing is promised without `Builder::data_quarantine`, which is off by \
+    text += ".\n\nNo run makes a server of a cluster, or one that sentinels watch, forget its data. Where a primary \
+             restarts without its data before a replica takes over, nothing is promised without `Builder::data_quarantine`, which is off by \
              default. `tests/topologies/lost_data.rs` and `lost_slots.rs` test what that option promises";
     text += ".\n\nWhat excludes errors excludes the order of an election as well: ";
     text += BEGINS_AGAIN;

@@ -16,8 +16,8 @@ use crate::{RedisServerBuilder, redis_server};
 /// process holds, and kills the server when the pipe ends: the system closes the pipe even of a
 /// killed process. The server first prints its process id, and all later output is its own.
 ///
-/// The processes that the server has started are killed with it. A process that stands still does not notice that its
-/// parent is gone.
+/// The processes that a live server has started are killed with it. A process that stands still does not notice that its
+/// parent is gone. The server is stopped first, so that it starts no more of them.
 ///
 /// A hang-up must not end it: the system sends one to a group of processes that loses its last tie
 /// to the session while one of them is stopped, and that may be the server.
@@ -27,6 +27,7 @@ sh -c 'echo "$$"; exec "$@"' server "$@" </dev/null 2>&1 &
 server=$!
 exec >/dev/null 2>&1
 while read -r _; do :; done
+kill -STOP "$server"
 children=$(cat "/proc/$server/task/$server/children" || pgrep -P "$server")
 kill -9 "$server" $children
 wait "$server"

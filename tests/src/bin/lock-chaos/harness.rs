@@ -14,7 +14,7 @@ lock-chaos show SEED                           what happens in that run
 lock-chaos soak MINUTES [--seed N]             the same workers over each deployment, and what they leak
 
 With --takeovers, run, replay and show are about clusters, and servers that sentinels watch; with --confirmed, about
-such servers alone whose replicas confirm grants; with --others, about PostgreSQL and etcd; with --members, about three
+servers behind sentinels whose replicas confirm grants; with --others, about PostgreSQL and etcd; with --members, about three
 members of a cluster of etcd; with --quorums, about quorums of 3 and 5 servers. With --primitives mutex,stored the
 workers of run and replay use these primitives alone.";
 
