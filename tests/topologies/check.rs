@@ -9,6 +9,9 @@ use lock_tests::{RedisCluster, Sentinels, soon};
 
 use crate::support::{Waiter, claim, granted, released};
 
+/// The sentinels replace no primary that is merely slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn finds(report: &Report, code: &str) -> usize {
     report.with_code(code).count()
 }
@@ -43,7 +46,7 @@ async fn a_check_of_a_cluster_looks_at_every_primary_and_tells_of_failovers() {
 
 #[tokio::test]
 async fn a_check_behind_sentinels_tells_of_failovers() {
-    let deployment = Sentinels::start(1, 3);
+    let deployment = Sentinels::with_patience(1, 3, PATIENCE);
     let backend = RedisBackend::open(deployment.url()).unwrap();
     let report = soon(backend.check()).await.unwrap();
     assert_eq!(finds(&report, "releases-unheard"), 0, "{report}");
@@ -106,6 +109,10 @@ async fn its_check_finds_nothing_worse_than_expected(backend: &RedisBackend) {
                 Severity::Info
             }
             "unfit-as-node" | "notifications-missing" => Severity::Info,
+            // A busy machine alone causes these.
+            "replica-lagging" | "replica-not-online" | "releases-unheard" | "slow-scripts" => {
+                Severity::Warning
+            }
             _ => panic!("{found}\n{report}"),
         };
         assert_eq!(found.severity, expected, "{found}\n{report}");
@@ -132,7 +139,7 @@ async fn the_documented_rights_are_enough_for_a_deployment() {
     for node in cluster.nodes() {
         give(node.server(), "locks", &[&documented()[..], &more].concat());
     }
-    let deployment = Sentinels::start(1, 3);
+    let deployment = Sentinels::with_patience(1, 3, PATIENCE);
     for server in deployment.servers() {
         give(server, "locks", &[&documented()[..], &["+role", "+info"]].concat());
     }

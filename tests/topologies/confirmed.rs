@@ -129,7 +129,7 @@ async fn one_handle_confirms_and_its_parent_does_not() {
     renewed(&confirmed, &safe.request.claim).await;
 }
 
-/// The replicas are waited for on a connection of its own: the server answers nothing else there meanwhile.
+/// A client waits for the replicas on a second connection. The server answers nothing else there meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_requests_are_answered_while_a_grant_waits_for_its_confirmation() {
     // Longer than the test may take.

@@ -1,7 +1,7 @@
 //! Asks what a server does not tell itself: its replicas, the sentinels that watch it, and another connection.
 
 use futures::future::join_all;
-use lock_core::{Clock, check};
+use lock_core::{Clock, Error, ErrorKind, check};
 
 use super::clocks::{micros, told};
 use super::facts::{Facts, Look, Probe, Replica, Sentinel, View};
@@ -24,13 +24,23 @@ pub(super) async fn sentinels(settings: &Settings) -> Vec<Sentinel> {
             Ok(reply) => read(&reply).ok_or_else(|| "it answers with nonsense".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        let unheard = match view {
-            Ok(_) => enquire(settings, &at, &listening).await.err().map(|it| it.to_string()),
-            Err(_) => None,
-        };
-        Sentinel { address, view, unheard }
+        match view {
+            Ok(view) => heard(address, view, enquire(settings, &at, &listening).await),
+            Err(_) => Sentinel { address, view, unheard: None },
+        }
     };
     join_all(service.sentinels.iter().map(ask)).await
+}
+
+/// What a sentinel says that answered, and how it takes a listener on a second connection.
+fn heard(address: String, view: View, listening: Result<Reply, Error>) -> Sentinel {
+    let (view, unheard) = match listening {
+        Ok(_) => (Ok(view), None),
+        Err(error) if error.kind() == ErrorKind::Denied => (Ok(view), Some(error.to_string())),
+        // Rights are not the reason.
+        Err(error) => (Err(format!("a second connection failed: {error}")), None),
+    };
+    Sentinel { address, view, unheard }
 }
 
 /// Reads the answer to `SENTINEL MASTER`.
@@ -113,6 +123,22 @@ mod tests {
         assert_eq!(read(&words(&all)), Some(view));
         assert_eq!(read(&words(&all[..8])), None);
         assert_eq!(read(&words(&["ip", "h1", "port"])), None);
+    }
+
+    #[test]
+    fn a_sentinel_is_unheard_only_if_it_refuses_the_listener() {
+        let view = || View { primary: "h1:7".to_owned(), others: 2, quorum: 2 };
+        let heard = |listening| heard("s1".to_owned(), view(), listening);
+        let failed = |kind| heard(Err(Error::new(kind, "no")));
+        let well = heard(Ok(words(&["subscribe"])));
+        assert_eq!((well.view, well.unheard), (Ok(view()), None));
+        let denied = failed(ErrorKind::Denied);
+        assert_eq!((denied.view, denied.unheard.as_deref()), (Ok(view()), Some("no")));
+        for kind in [ErrorKind::Timeout, ErrorKind::Unreachable, ErrorKind::NotReady] {
+            let silent = failed(kind);
+            assert!(silent.view.unwrap_err().ends_with(": no"));
+            assert_eq!(silent.unheard, None);
+        }
     }
 
     #[test]

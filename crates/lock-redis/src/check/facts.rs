@@ -85,8 +85,8 @@ pub(super) struct Wants {
     pub(super) queues: bool,
     /// Whether the client knows that other servers have other keys, or may take over.
     pub(super) follows: bool,
-    /// Whether all replicas have to confirm a grant.
-    pub(super) confirms: bool,
+    /// How many replicas there have to be, all of which confirm a grant. `None` if none has to.
+    pub(super) confirms: Option<u32>,
     /// Whether a server that lost its data sits out.
     pub(super) sits_out: bool,
 }

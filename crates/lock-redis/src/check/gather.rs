@@ -67,7 +67,7 @@ async fn examine(backend: &RedisBackend, site: &Site, is_home: bool) -> Result<F
     facts.replicas = around::replicas(settings, backend.clock(), &live, &facts).await;
     facts.differs = around::differs(settings, &live, &facts).await;
     if facts.scripts.refused.is_none() {
-        facts.refused = Probe::of(rights::refused(backend, site, &live, is_home).await)?;
+        facts.refused = rights::refused(backend, site, &live).await?;
     }
     if backend.listening().tracking {
         facts.untracked = untracked(&live).await?;
@@ -106,7 +106,7 @@ fn wants(backend: &RedisBackend, site: &Site) -> Result<Wants, Error> {
         notifications: listening.notifications,
         queues: site.queue_limit() > 0,
         follows: backend.fleet().fails_over(),
-        confirms: backend.wish().is_some(),
+        confirms: backend.wish().map(|wish| wish.replicas),
         sits_out: backend.longest().is_some(),
     })
 }

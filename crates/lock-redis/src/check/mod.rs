@@ -25,6 +25,7 @@
 //! | `clock-rate` | critical | the clock of the server runs at a wrong rate, or stands still |
 //! | `append-failed` | critical | the append-only file could not be written |
 //! | `too-few-replicas` | critical | fewer replicas are in step than `min-replicas-to-write` asks for |
+//! | `replicas-miscounted` | critical | not as many replicas are attached as have to confirm a grant |
 //! | `notifications-required` | critical | the app requires keyspace notifications, and there are none |
 //! | `eviction-policy` | critical, or warning without `maxmemory` | the server evicts keys |
 //! | `rights-missing` | critical, warning or info | the user lacks rights that some kinds of locks need |
@@ -37,7 +38,7 @@
 //! | `snapshot-failed` | warning | the last snapshot could not be written |
 //! | `failover-unconfirmed` | warning | the deployment fails over, and no replica confirms a grant |
 //! | `cluster-node` | warning | the server is a node of a cluster, and the client is none of a cluster |
-//! | `failover-forgets` | warning | the server has replicas that confirm no grant, and a failover forgets the latest ones |
+//! | `failover-forgets` | warning | the server has replicas that confirm no grant, and a failover forgets the latest grants |
 //! | `no-min-replicas` | warning | a master that is cut off from its replicas goes on granting |
 //! | `min-replicas-below-all` | info | a primary that keeps some of its replicas goes on granting |
 //! | `no-replica` | warning | a primary of a deployment has no replica |
@@ -93,7 +94,8 @@ impl RedisBackend {
     /// In a cluster the check looks at every primary, and behind sentinels at the primary and at each sentinel. The
     /// check asks the replicas of such a deployment for their time. At one primary it acquires, renews, watches,
     /// inspects and hands over a lock under the name `lock-redis/check`. At each primary it tries the commands of all
-    /// scripts on a key of no lock. It changes no setting and no other key.
+    /// scripts on a key of no lock, and those of watches on a channel of no lock. It changes no setting and no other
+    /// key.
     ///
     /// For the start of an app, or for a person with a question. Locks do not depend on this check. The check takes
     /// some forty requests, and up to one [command timeout](crate::Builder::command_timeout) if no message of a release

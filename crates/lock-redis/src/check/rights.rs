@@ -5,7 +5,7 @@
 use lock_core::{Error, ErrorKind, Key};
 
 use super::asking::{ask, nonsense};
-use super::facts::is_silence;
+use super::facts::{Probe, is_silence};
 use super::rehearsal::NAME;
 use crate::RedisBackend;
 use crate::commit::Wish;
@@ -15,24 +15,57 @@ use crate::slot;
 use crate::topology::Site;
 use crate::wire::{Call, Command, Failure, Reply, Version};
 
-/// The commands that locks need and the server refuses to this user. The rehearsal `is_here`, or at another server.
+/// The commands that locks need and the server refuses to this user.
+///
+/// # Errors
+///
+/// The server does not answer on this connection. If it does not answer on another one, the rights are unknown.
 pub(super) async fn refused(
     backend: &RedisBackend,
     site: &Site,
     live: &Live,
-    is_here: bool,
-) -> Result<Vec<String>, Error> {
+) -> Result<Probe<Vec<String>>, Error> {
     let place = Place::of(backend, site)?;
-    let mut refused = to_scripts(&place, live).await?;
+    let asked = Probe::of(on_this(backend, site, &place, live).await)?;
+    let Probe::Known(mut refused) = asked else { return Ok(asked) };
+    // A channel that is refused says nothing of the commands that name it.
+    let has_channel = !refused.iter().any(|it| it == "channel");
+    for (name, command) in alone(backend, site, &place, live, has_channel) {
+        match is_denied(enquire(site.link().settings(), live.endpoint(), &command).await) {
+            Ok(true) => refused.push(name.to_owned()),
+            Ok(false) => {}
+            Err(error) => return Ok(Probe::Refused(error.to_string())),
+        }
+    }
+    Ok(Probe::Known(refused))
+}
+
+/// The refused ones of the commands that leave nothing behind on the connection.
+async fn on_this(
+    backend: &RedisBackend,
+    site: &Site,
+    place: &Place,
+    live: &Live,
+) -> Result<Vec<String>, Error> {
+    let mut refused = to_scripts(place, live).await?;
     for (name, words) in options(backend, site) {
         if is_denied(ask(live, words).await)? {
             refused.push(name.to_owned());
         }
     }
-    if backend.fleet().is_cluster() {
-        refused.extend(in_cluster(&place, site, live, is_here, &refused).await?);
+    let has_channel = !refused.iter().any(|it| it == "channel");
+    if sends_to_slots(backend, site)
+        && has_channel
+        && is_denied(ask(live, &["SPUBLISH", &place.channel, "rights"]).await)?
+    {
+        refused.push("spublish".to_owned());
     }
     Ok(refused)
+}
+
+/// Whether a message may go to one server of a cluster alone.
+fn sends_to_slots(backend: &RedisBackend, site: &Site) -> bool {
+    backend.fleet().is_cluster() && site.queue_limit() > 0
 }
 
 /// A key and a channel of no lock, in a slot of the server.
@@ -90,39 +123,29 @@ async fn to_scripts(place: &Place, live: &Live) -> Result<Vec<String>, Error> {
     }
 }
 
-/// The commands for slots that move, and for messages to one server alone.
+/// The commands of watches, for slots that move, and for messages from one server alone.
 ///
 /// `ASKING` concerns the next command of its connection, and a subscription stays as long as its connection. So each
 /// has a connection for itself alone, and nothing remains of it.
-async fn in_cluster(
-    place: &Place,
+fn alone(
+    backend: &RedisBackend,
     site: &Site,
+    place: &Place,
     live: &Live,
-    is_here: bool,
-    refused: &[String],
-) -> Result<Vec<String>, Error> {
-    let mut alone = vec![("asking", Command::words(&["ASKING"]))];
-    let mut more = Vec::new();
-    // A channel that is refused says nothing of these commands.
-    if site.queue_limit() > 0 && !refused.iter().any(|it| it == "channel") {
-        if is_denied(ask(live, &["SPUBLISH", &place.channel, "rights"]).await)? {
-            more.push("spublish".to_owned());
-        }
-        if live.connection().version() == Version::Resp3 {
-            alone.push(("ssubscribe", Command::words(&["SSUBSCRIBE", &place.channel])));
-        }
-        // The rehearsal subscribes, too.
-        if !is_here {
-            alone.push(("subscribe", Command::words(&["SUBSCRIBE", &place.channel])));
-            alone.push(("unsubscribe", Command::words(&["UNSUBSCRIBE", &place.channel])));
+    has_channel: bool,
+) -> Vec<(&'static str, Command)> {
+    let of_channel = |word| Command::words(&[word, &place.channel]);
+    let mut alone = vec![("unsubscribe", of_channel("UNSUBSCRIBE"))];
+    if backend.fleet().is_cluster() {
+        alone.push(("asking", Command::words(&["ASKING"])));
+    }
+    if has_channel {
+        alone.push(("subscribe", of_channel("SUBSCRIBE")));
+        if sends_to_slots(backend, site) && live.connection().version() == Version::Resp3 {
+            alone.push(("ssubscribe", of_channel("SSUBSCRIBE")));
         }
     }
-    for (name, command) in alone {
-        if is_denied(enquire(site.link().settings(), live.endpoint(), &command).await)? {
-            more.push(name.to_owned());
-        }
-    }
-    Ok(more)
+    alone
 }
 
 /// Whether the server refuses a command to this user. The command may fail for any other reason.

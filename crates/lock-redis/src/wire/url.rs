@@ -166,6 +166,9 @@ const SOCKET: &str = "the URL has no path of a socket: write redis+unix:///path/
 pub(crate) const FRAGMENT: &str =
     "the URL has a fragment, which means nothing here: write # in a password as %23";
 
+const UNESCAPED: &str = "the URL has an @ after a /, ? or #, which end the host: in a user name or a password write / as %2F, \
+                         ? as %3F and # as %23";
+
 /// Says why a URL cannot be read. It may have a secret in any place, so the message repeats no part of it.
 fn unreadable(url: &str) -> Error {
     let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
@@ -180,7 +183,10 @@ fn unreadable(url: &str) -> Error {
             );
         }
     }
-    let server = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (server, after) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if after.contains('@') {
+        return invalid(UNESCAPED);
+    }
     let place = server.rsplit_once('@').map_or(server, |(_, place)| place);
     let port = place.rsplit_once(':').map(|(_, port)| port).filter(|it| !it.ends_with(']'));
     invalid(if port.is_some_and(|port| !port.is_empty() && port.parse::<u16>().is_err()) {
@@ -244,6 +250,24 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_password_with_a_character_that_ends_the_host_is_told_how_to_be_written() {
+        for url in [
+            "redis://me:hun/ter2@redis.example",
+            "redis://me:hun?ter2@redis.example:6379/0",
+            "rediss://me:hun#ter2@redis.example",
+            "redis://:/hunter2@redis.example",
+        ] {
+            let error = Endpoint::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+            assert!(error.to_string().contains("# as %23"), "{url}: {error}");
+            let shown = format!("{error} {error:?}");
+            assert!(["hun", "ter2"].iter().all(|part| !shown.contains(part)), "{shown}");
+        }
+        let error = Endpoint::parse("redis://me:hunter2@redis.example:x/0").unwrap_err();
+        assert!(error.to_string().contains("the port in the URL is wrong"), "{error}");
     }
 
     #[test]

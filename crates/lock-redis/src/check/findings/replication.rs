@@ -16,13 +16,17 @@ pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
         facts.config.known().and_then(|it| it.min_replicas_to_write.as_deref()?.parse().ok());
     too_few(info, wanted, found);
     let count = info.number("connected_slaves").unwrap_or_default();
+    let confirming = facts.wants.confirms.map(u64::from);
+    if let Some(wished) = confirming.filter(|wished| *wished != count) {
+        miscounted(count, wished, found);
+    }
     if count == 0 {
         alone(facts, found);
         return;
     }
-    // A grant counts only if all replicas have it. So a failover forgets none, and a primary that is cut off grants
-    // nothing.
-    if !facts.wants.confirms {
+    // A confirmed grant counts only if all replicas have it. So a failover forgets none, and a primary that is cut off
+    // grants nothing. Both hold only if all clients confirm their grants and only counted replicas are promoted.
+    if confirming != Some(count) {
         forgets(info, count, wanted, facts, found);
     }
     lags(facts, info, found);
@@ -49,6 +53,17 @@ fn forgets(info: &Info, count: u64, wanted: Option<u64>, facts: &Facts, found: &
         );
     }
     partly(facts, count, wanted, found);
+}
+
+/// A client whose grants are confirmed asks no replica unless exactly those are attached that count.
+fn miscounted(count: u64, wished: u64, found: &mut Findings<'_>) {
+    found.add(
+        Severity::Critical,
+        "replicas-miscounted",
+        format!("{count} replicas are attached, and grants are confirmed by {wished}"),
+        "no grant counts there, so no lock is acquired or renewed",
+        "attach or detach replicas, or set their number in `confirm`",
+    );
 }
 
 fn alone(facts: &Facts, found: &mut Findings<'_>) {
@@ -98,7 +113,7 @@ fn too_few(info: &Info, wanted: Option<u64>, found: &mut Findings<'_>) {
 }
 
 fn lags(facts: &Facts, info: &Info, found: &mut Findings<'_>) {
-    let reason = if facts.wants.confirms {
+    let reason = if facts.wants.confirms.is_some() {
         "it confirms no grant in that time, so no lock is granted or renewed"
     } else {
         "if it takes over, it forgets every lock that was granted in that time"

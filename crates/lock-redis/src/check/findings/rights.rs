@@ -16,7 +16,7 @@ const KINDS: [&str; 7] = [
     "looking",
 ];
 
-/// The commands of the scripts, and the columns that need them. A test compares this with the page.
+/// The commands of the scripts and of watches, and the columns that need them. A test compares this with the page.
 const NEEDS: [(&[&str], [u8; 7]); 18] = [
     (&["get", "getrange", "exists", "pttl", "time"], [1, 1, 1, 1, 1, 1, 1]),
     (&["set", "del", "pexpire"], [1, 1, 1, 1, 1, 1, 0]),
@@ -44,7 +44,7 @@ const OPTIONS: [(&str, Severity, &str); 7] = [
     ("info", Severity::Critical, "every kind, because grants name the term of the server"),
     ("wait", Severity::Critical, "every kind, because replicas confirm grants"),
     ("waitaof", Severity::Critical, "every kind, because replicas confirm grants"),
-    ("asking", Severity::Warning, "every kind, while its slot is moved to this server"),
+    ("asking", Severity::Warning, "every lock whose slot is being moved to this server"),
     ("cluster|slots", Severity::Warning, "every kind, when this server alone knows the slots"),
     ("spublish", Severity::Info, "waiters, whose messages go to all servers of the cluster"),
     ("ssubscribe", Severity::Info, "waiters, whose messages go to all servers of the cluster"),

@@ -30,7 +30,7 @@ fn healthy() -> Facts {
             notifications: Notifications::IfPresent,
             queues: true,
             follows: false,
-            confirms: false,
+            confirms: None,
             sits_out: false,
         },
         info: info(""),
@@ -135,7 +135,7 @@ fn look(ahead: i64) -> Probe<Look> {
     Probe::Known(first)
 }
 
-const REPLICATION: [Case; 9] = [
+const REPLICATION: [Case; 11] = [
     ("min-replicas-below-all", Inform, |it| {
         follow(it, look(0));
         it.info = info(&REPLICAS.replace("connected_slaves:1", "connected_slaves:2"));
@@ -148,6 +148,10 @@ const REPLICATION: [Case; 9] = [
     ("no-min-replicas", Warning, |it| it.info = info(REPLICAS)),
     ("too-few-replicas", Critical, |it| {
         (it.info, it.config) = (info("min_slaves_good_slaves:0"), config("always", "", "1"));
+    }),
+    ("replicas-miscounted", Critical, |it| it.wants.confirms = Some(1)),
+    ("replicas-miscounted", Critical, |it| {
+        (it.info, it.wants.confirms) = (info(REPLICAS), Some(2));
     }),
     ("replica-lagging", Warning, |it| it.info = info(&REPLICAS.replace("lag=1", "lag=3"))),
     ("replica-not-online", Warning, |it| {
@@ -276,15 +280,19 @@ fn where_a_server_sits_out_it_need_not_keep_its_data() {
 }
 
 #[test]
-fn what_a_failover_forgets_is_told_only_where_no_replica_confirms() {
+fn what_a_failover_forgets_is_told_only_where_not_exactly_the_wished_replicas_confirm() {
     let mut facts = healthy();
     facts.info = info(&REPLICAS.replace("connected_slaves:1", "connected_slaves:2"));
     let mut codes = |confirms| {
         facts.wants.confirms = confirms;
         findings(&facts).into_iter().map(|it| it.code).collect::<Vec<_>>()
     };
-    assert_eq!(codes(false), ["failover-forgets", "no-min-replicas"]);
-    assert_eq!(codes(true), [""; 0]);
+    let forgets = ["failover-forgets", "no-min-replicas"];
+    assert_eq!(codes(None), forgets);
+    assert_eq!(codes(Some(2)), [""; 0]);
+    for number in [1, 3] {
+        assert_eq!(codes(Some(number)), [&["replicas-miscounted"][..], &forgets].concat());
+    }
 }
 
 #[test]

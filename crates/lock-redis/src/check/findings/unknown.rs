@@ -27,9 +27,9 @@ pub(super) fn find(facts: &Facts, found: &mut Findings<'_>) {
             add(found, "replica-clock-unknown", &[&what], why, remedy.to_owned());
         }
     }
-    // Whatever hinders scripts is another finding.
+    // Whatever hinders scripts is another finding. Some rights are tried on further connections.
     if let Some(why) = facts.refused.refusal() {
-        let remedy = "remove what hinders scripts, and check again";
+        let remedy = "remove what hinders scripts or further connections, and check again";
         add(found, "rights-unknown", &["the rights of this user"], why, remedy.into());
     }
 }
