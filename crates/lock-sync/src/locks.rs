@@ -238,7 +238,7 @@ impl<B: ?Sized> fmt::Debug for Locks<B> {
 /// | [`on_runtime`](Self::on_runtime) | a thread of its own |
 /// | [`requests_in_background`](Self::requests_in_background) | off |
 /// | [`observer`](Self::observer) | none |
-/// | [`observe_one_in`](Self::observe_one_in) | all acquisitions of a lock, or one in 64 while it is acquired more than 100 000 times a second |
+/// | [`observe_one_in`](Self::observe_one_in) | all acquisitions of a lock, or one in 256 while it is acquired more than 100 000 times a second |
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder<B: ?Sized = AnyBackend> {
     backend: Arc<B>,
@@ -490,7 +490,7 @@ impl<B: Backend> Builder<B> {
     /// Without this call, the observers hear of all acquisitions of a lock until it is acquired very often. The events
     /// of one acquisition cost some 100 ns, a quarter of which is a look at the clock. That matters only for a lock
     /// that goes from task to task within the process all the time. So when a thousand acquisitions of a lock take less
-    /// than ten milliseconds, the observers hear of one in 64 of its acquisitions from then on. When the lock is
+    /// than ten milliseconds, the observers hear of one in 256 of its acquisitions from then on. When the lock is
     /// acquired fewer than about 50 000 times a second, they hear of all acquisitions again. They may miss the first
     /// acquisition after the burst, and the acquisitions that begin before the first one has its outcome.
     ///

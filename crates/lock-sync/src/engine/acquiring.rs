@@ -23,10 +23,20 @@ pub(crate) struct Acquiring {
     mode: Mode,
     manner: Manner,
     home: Home,
-    /// Whether there are observers. A copy, so that a poll without observers need not look at the entry.
-    is_observed: bool,
+    hears: Hears,
     /// From the first poll until there is an outcome, if there are observers.
     begun: Option<Begun>,
+}
+
+/// Whether observers hear of the acquisition. So a poll of which none hears need not look at the entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hears {
+    /// There are no observers.
+    Nobody,
+    /// There are observers. The first poll decides.
+    Undecided,
+    Yes,
+    No,
 }
 
 enum State {
@@ -48,14 +58,15 @@ enum State {
 
 impl Acquiring {
     pub(crate) fn new(entry: Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
-        let (home, is_observed) = (entry.shared.home, entry.observed.is_some());
+        let home = entry.shared.home;
+        let hears = if entry.observed.is_some() { Hears::Undecided } else { Hears::Nobody };
         let (state, patience) = (State::New(wait), Patience::Try);
-        Self { entry: Some(entry), state, patience, mode, manner, home, is_observed, begun: None }
+        Self { entry: Some(entry), state, patience, mode, manner, home, hears, begun: None }
     }
 
     /// The caller has tried the short way, unless observers hear of acquisitions.
     pub(crate) fn has_tried_to_share(&mut self) {
-        if let (State::New(wait), false) = (&self.state, self.is_observed) {
+        if let (State::New(wait), Hears::Nobody) = (&self.state, self.hears) {
             self.state = State::Tried(*wait);
         }
     }
@@ -66,10 +77,16 @@ impl Acquiring {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
-        if self.is_observed {
-            return self.poll_observed(context);
+        if self.hears == Hears::Undecided {
+            self.begin();
+        }
+        if self.hears == Hears::Yes {
+            return self.poll_heard(context);
         }
         let way = ready!(self.poll_plainly(context))?;
+        if self.hears == Hears::No {
+            self.miss(&way);
+        }
         Poll::Ready(Ok(self.hold(way, None)))
     }
 
@@ -124,12 +141,21 @@ impl Acquiring {
         self.entry.as_ref()?.observed.as_deref()
     }
 
-    // A separate function: without observers, a poll costs one branch.
-    #[inline(never)]
-    fn poll_observed(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
-        if let (State::New(_), None, Some(observed)) = (&self.state, &self.begun, self.observed()) {
-            self.begun = Begun::new(observed, self.mode);
+    /// The caller wants the lock, and observers may hear of that.
+    fn begin(&mut self) {
+        self.begun = self.observed().and_then(|observed| Begun::new(observed, self.mode));
+        self.hears = if self.begun.is_some() { Hears::Yes } else { Hears::No };
+    }
+
+    /// The caller has got a hold, and observers have not heard of it.
+    fn miss(&self, way: &Way) {
+        if let (Some(observed), Way::Ticket(ticket)) = (self.observed(), way) {
+            observed.has_missed(ticket.since);
         }
+    }
+
+    #[inline(never)]
+    fn poll_heard(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
         Poll::Ready(match self.poll_plainly(context) {
             Poll::Ready(Ok(way)) => {
                 let begun = self.begun.take();
@@ -229,7 +255,7 @@ impl Drop for Acquiring {
         {
             entry.cancel(id, self.manner);
         }
-        if self.is_observed {
+        if self.hears != Hears::Nobody {
             self.tell_end(Begun::abandoned);
         }
     }

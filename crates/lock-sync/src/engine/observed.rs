@@ -44,6 +44,12 @@ impl Observed {
         })
     }
 
+    /// A caller of whom observers have not heard had a hold at this instant.
+    #[inline]
+    pub(super) fn has_missed(&self, now: Instant) {
+        self.sample.note_missed(now);
+    }
+
     /// A caller of whom observers have not heard has got no hold.
     pub(super) fn has_missed_now(&self) {
         if self.sample.is_sparse() {
@@ -60,7 +66,7 @@ impl Observed {
         // No reader comes through the gate if there are observers.
         let Way::Ticket(ticket) = way else { return None };
         if begun.is_none() {
-            self.sample.note_missed(ticket.since);
+            self.has_missed(ticket.since);
         }
         begun.map(|begun| begun.granted(self, ticket))
     }

@@ -53,7 +53,7 @@ impl Observer for Sums {
 
 #[tokio::test(start_paused = true)]
 async fn observers_hear_of_a_sample_of_a_lock_that_is_acquired_all_the_time() {
-    const PASSES: u32 = 40_000;
+    const PASSES: u32 = 160_000;
     let sums = Arc::new(Sums::default());
     let locks = Locks::builder(MemoryBackend::new()).on_runtime(Handle::current());
     let lock = locks.observer(sums.clone()).build().unwrap().mutex("it", 0).unwrap();

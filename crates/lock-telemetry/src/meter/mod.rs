@@ -32,7 +32,7 @@ use crate::outage::Outage;
 /// [classes](MetricsBuilder::classify).
 ///
 /// An event counts for as many acquisitions as it [stands for](lock_core::observer#samples), and its time is recorded
-/// as often, but no more than 64 times. So with `observe_one_in(n)` and a greater `n`, the counters are estimates of
+/// as often, but no more than 256 times. So with `observe_one_in(n)` and a greater `n`, the counters are estimates of
 /// all acquisitions, and the histograms show how times are distributed, but not how many there were.
 ///
 /// # Examples
@@ -264,7 +264,7 @@ impl Observer for Metrics {
 }
 
 /// A time is recorded no more often than this. A recorder takes each one by itself, while the lock is held.
-const MOST_RECORDS: u32 = 64;
+const MOST_RECORDS: u32 = 256;
 
 /// Records a value once for each of the acquisitions or holds for which it stands, up to [`MOST_RECORDS`].
 #[inline]
