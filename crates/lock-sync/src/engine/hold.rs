@@ -55,18 +55,20 @@ impl Hold {
 
     /// Tells the handles of the lease that this hold is over, and notes how it ends. Must be called before the lock
     /// passes on.
+    #[cold]
     fn end(&self, how: HoldEnd) -> Option<End> {
-        self.end_at(self.held.get()?, how, self.lease().now())
+        self.end_at(how, || self.lease().now())
     }
 
-    /// Ends a hold that has handles or observers.
-    #[cold]
-    fn end_at(&self, held: &Arc<Held>, how: HoldEnd, now: Instant) -> Option<End> {
+    /// As [`end`](Self::end), at this instant. Only the observers need it.
+    fn end_at(&self, how: HoldEnd, now: impl FnOnce() -> Instant) -> Option<End> {
+        let held = self.held.get()?;
         // Without a handle, there is none to tell.
         if Arc::strong_count(held) > 1 {
             held.give_up();
         }
         held.told()?;
+        let now = now();
         let lost = self.check_at(now).err();
         Some((lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
     }
@@ -238,8 +240,7 @@ impl Hold {
     async fn let_go(&mut self) -> (Option<LeaseLost>, Rest) {
         loop {
             let now = self.lease().now();
-            let held = self.held.get();
-            let end = held.and_then(|held| self.end_at(held, HoldEnd::Released, now));
+            let end = self.end_at(HoldEnd::Released, || now);
             let lost = self.check_at(now).err();
             if let Some(rest) = self.entry.release_here(self.id(), self.manner) {
                 self.live = false;
