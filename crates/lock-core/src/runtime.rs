@@ -68,7 +68,7 @@ impl Thread {
         self.handle.spawn(work);
     }
 
-    /// Runs a request.
+    /// Starts a request, and waits for its outcome.
     ///
     /// # Errors
     ///
@@ -77,12 +77,14 @@ impl Thread {
     ///
     /// # Cancel safety
     ///
-    /// The request goes on if this future is dropped after its first poll.
-    pub async fn run<T: Send + 'static>(
+    /// The request goes on if this future is dropped, also before its first poll.
+    pub fn run<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, Error>> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.handle.spawn(request).await.unwrap_or_else(|error| Err(unfinished(error)))
+    ) -> impl Future<Output = Result<T, Error>> + Send {
+        // Not inside the future: the request would be moved into it first, and a request may be long.
+        let running = self.handle.spawn(request);
+        async move { running.await.unwrap_or_else(|error| Err(unfinished(error))) }
     }
 
     /// Ends after this time, which begins with the first poll. The runtime of the caller needs no timers.

@@ -92,13 +92,13 @@ impl EtcdBackend {
     }
 
     /// Runs a request to its end, even if the caller is dropped.
-    pub(crate) async fn ask<T, W, R>(&self, work: W) -> Result<T, Error>
+    pub(crate) fn ask<T, W, R>(&self, work: W) -> impl Future<Output = Result<T, Error>> + Send
     where
         T: Send + 'static,
         W: FnOnce(Arc<Core>) -> R,
         R: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        self.shared.run(work(Arc::clone(&self.shared.core))).await
+        self.shared.run(work(Arc::clone(&self.shared.core)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use lock_core::{Backoff, Claim, Clock, Error, Key};
 
 use crate::decide::{Act, Ask, Attempt, Done, Refresh, Retention, Turn, Turns};
@@ -106,12 +107,12 @@ impl Core {
     }
 
     /// Work within the time limit of a request. Observers hear of its calls when it has given back its turns.
-    pub(crate) async fn bounded<T>(
+    pub(crate) fn bounded<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
+    ) -> impl Future<Output = Result<T, Error>> {
         let work = untold::unlocked(tokio::time::timeout(self.limit, work));
-        work.await.unwrap_or_else(|_| Err(failure::timeout()))
+        work.map(|done| done.unwrap_or_else(|_| Err(failure::timeout())))
     }
 
     /// Ends the places and the unclaimed grants of this client whose time is over.

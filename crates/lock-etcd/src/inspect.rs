@@ -83,7 +83,7 @@ impl Core {
         let range_end = naming::after(&first);
         let range = Range { key, range_end, limit: list.most.get().into(), keys_only: false };
         let success = vec![Operation::range(range)];
-        let answer = self.link.transact(Transaction { success, ..Transaction::default() }).await?;
+        let answer = self.link.transact(&Transaction { success, ..Transaction::default() }).await?;
         let range = ranges(answer.responses).into_iter().next();
         let range = range.ok_or_else(|| failure::protocol("no range"))?;
         let last = range.kvs.last().filter(|_| range.more);

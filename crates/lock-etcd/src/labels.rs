@@ -51,7 +51,7 @@ impl Core {
     async fn put_label(&self, mark: &ClientMark, label: &Label, lease: i64) -> Result<bool, Error> {
         let value = label.as_str().as_bytes().to_vec();
         let success = vec![Operation::put(self.names.label(mark), value, lease)];
-        match self.link.transact(Transaction { success, ..Transaction::default() }).await {
+        match self.link.transact(&Transaction { success, ..Transaction::default() }).await {
             Ok(_) => Ok(true),
             Err(fault) if fault.lease_is_over => Ok(false),
             Err(fault) => Err(fault.error),
@@ -67,8 +67,9 @@ impl Core {
         let mut labels = HashMap::new();
         for part in marks.chunks(PAGE) {
             let success = part.iter().map(|mark| Operation::get(self.names.label(mark))).collect();
-            let answer = self.link.transact(Transaction { success, ..Transaction::default() });
-            for (mark, range) in part.iter().zip(ranges(answer.await?.responses)) {
+            let reading = Transaction { success, ..Transaction::default() };
+            let answer = self.link.transact(&reading).await?;
+            for (mark, range) in part.iter().zip(ranges(answer.responses)) {
                 let text = range.kvs.first().and_then(|kv| std::str::from_utf8(&kv.value).ok());
                 if let Some(label) = text.and_then(|text| Label::new(text).ok()) {
                     labels.insert(*mark, label);

@@ -30,13 +30,18 @@ impl Names {
         [self.prefix.as_bytes(), part.as_bytes(), rest].concat()
     }
 
+    /// The part of a lock: this name, or this exact key.
+    fn of_lock(&self, part: &str, name: &[u8], raw: bool) -> Vec<u8> {
+        [self.prefix.as_bytes(), part.as_bytes(), &[tag(raw)], name].concat()
+    }
+
     pub(crate) fn document(&self, key: &Key) -> Vec<u8> {
-        self.of("/s/", &tagged(key.as_bytes(), key.is_as_is()))
+        self.of_lock("/s/", key.as_bytes(), key.is_as_is())
     }
 
     /// How the documents of the locks begin whose names begin so.
     pub(crate) fn documents(&self, name: &[u8], raw: bool) -> Vec<u8> {
-        self.of("/s/", &tagged(name, raw))
+        self.of_lock("/s/", name, raw)
     }
 
     /// The lock that has its document here.
@@ -45,7 +50,7 @@ impl Names {
     }
 
     pub(crate) fn bell(&self, key: &Key) -> Vec<u8> {
-        self.of("/b/", &tagged(key.as_bytes(), key.is_as_is()))
+        self.of_lock("/b/", key.as_bytes(), key.is_as_is())
     }
 
     pub(crate) fn alive(&self, lease: i64) -> Vec<u8> {
@@ -71,7 +76,11 @@ impl Names {
 
 /// A key with the byte that tells names from exact keys.
 pub(crate) fn tagged(name: &[u8], raw: bool) -> Vec<u8> {
-    [&[if raw { RAW } else { NAME }], name].concat()
+    [&[tag(raw)], name].concat()
+}
+
+fn tag(raw: bool) -> u8 {
+    if raw { RAW } else { NAME }
 }
 
 pub(crate) fn key_of(tagged: &[u8]) -> Option<Key> {

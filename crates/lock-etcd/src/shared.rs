@@ -92,11 +92,11 @@ impl Shared {
     }
 
     /// Runs work to its end on the thread of the client, even if the caller is dropped.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.thread.run(work).await
+    ) -> impl Future<Output = Result<T, Error>> + Send {
+        self.thread.run(work)
     }
 }
 

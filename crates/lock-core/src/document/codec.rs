@@ -31,7 +31,12 @@ pub trait StoredParty: Party {
 impl<P: StoredParty> Document<P> {
     /// The document as bytes. The bytes do not say when leases and places end. The store knows which of them live.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![VERSION];
+        /// What a document without a value takes, for each party and beside them. An estimate.
+        const PARTY: usize = 64;
+        let parties = self.leases.as_slice().len() + self.queue.len();
+        let value = self.kept.as_ref().map_or(0, |kept| kept.value.len());
+        let mut bytes = Vec::with_capacity((1 + parties) * PARTY + value);
+        bytes.push(VERSION);
         put_u64(&mut bytes, self.fence.last());
         match &self.semaphore {
             None => bytes.push(0),

@@ -1,5 +1,6 @@
 //! How plans are carried out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use futures::future::join_all;
 use lock_core::{Clock, Error};
 
 use super::plan::Plan;
-use super::transaction::{self, Terms, Writing};
+use super::transaction::{self, Terms};
 use super::turns::Seen;
 use super::{Act, Attempt, Done, Known, Refresh, Step};
 use crate::core::Core;
@@ -50,10 +51,12 @@ impl<F> Attempt<'_, F> {
         let seen: Vec<&Seen> = self.turns.iter().map(|turn| &**turn).collect();
         let writing = transaction::write(self.asks, &seen, &plans, &terms);
         let unsure: Vec<_> = self.turns.iter().map(|turn| turn.unsure).collect();
-        self.note_sent(&writing);
+        self.note_sent(&plans);
         let connection = self.asks.iter().find_map(|ask| ask.expects).map(|it| it.connection);
-        let sent = core.link.transact_on(connection, writing.transaction.clone());
-        let (outcome, kept) = tokio::join!(sent, self.refresh_leases(&plans));
+        let (outcome, kept) = tokio::join!(
+            core.link.transact_on(connection, &writing.transaction),
+            self.refresh_leases(&plans)
+        );
         let answer = match outcome {
             Ok(answer) => answer,
             Err(fault) => return self.failed(fault, retention, &unplanted, unsure).await,
@@ -67,7 +70,7 @@ impl<F> Attempt<'_, F> {
             }
             return Ok(if found.is_another { Step::Done(Vec::new()) } else { Step::Again });
         }
-        self.note_success(&plans, writing, answer.header.map_or(0, |it| it.revision)).await;
+        self.note_success(&plans, writing.later, answer.header.map_or(0, |it| it.revision)).await;
         Ok(self.finish(plans, kept))
     }
 
@@ -102,9 +105,9 @@ impl<F> Attempt<'_, F> {
     }
 
     /// From now on until there is an answer, the transaction may be carried out.
-    fn note_sent(&mut self, writing: &Writing<'_>) {
-        for (turn, written) in self.turns.iter_mut().zip(&writing.written) {
-            if written.is_some() {
+    fn note_sent<T>(&mut self, plans: &[Plan<T>]) {
+        for (turn, plan) in self.turns.iter_mut().zip(plans) {
+            if transaction::written(turn, plan).is_some() {
                 turn.send();
             }
         }
@@ -112,10 +115,15 @@ impl<F> Attempt<'_, F> {
     }
 
     /// The transaction was carried out, at this revision.
-    async fn note_success<T>(&mut self, plans: &[Plan<T>], writing: Writing<'_>, revision: i64) {
+    async fn note_success<T>(
+        &mut self,
+        plans: &[Plan<T>],
+        later: BTreeMap<i64, Vec<News>>,
+        revision: i64,
+    ) {
         let core = self.core;
-        for (turn, written) in self.turns.iter_mut().zip(writing.written) {
-            match written {
+        for (turn, plan) in self.turns.iter_mut().zip(plans) {
+            match transaction::written(turn, plan).map(Cow::into_owned) {
                 Some(bytes) => turn.see(Known { revision, bytes }, revision),
                 None => turn.confirm(revision),
             }
@@ -133,7 +141,7 @@ impl<F> Attempt<'_, F> {
         for id in plans.iter().flat_map(|plan| &plan.freed) {
             core.leases.release(*id);
         }
-        tell(core, writing.later).await;
+        tell(core, later).await;
     }
 
     /// Gives the leases of the claims their whole time, where that is needed.
@@ -233,7 +241,7 @@ async fn tell(core: &Core, news: BTreeMap<i64, Vec<News>>) {
             let key = core.names.alive(id);
             let compare = vec![Compare::exists(key.clone())];
             let success = vec![Operation::put(key, news::write(&news), id)];
-            core.link.transact(Transaction { compare, success, failure: Vec::new() }).await?;
+            core.link.transact(&Transaction { compare, success, failure: Vec::new() }).await?;
             news = rest;
         }
         Ok::<(), Fault>(())

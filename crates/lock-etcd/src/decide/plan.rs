@@ -1,5 +1,6 @@
 //! What a request makes of a document, before anything is written. Pure.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::num::NonZeroU32;
@@ -225,7 +226,7 @@ pub(crate) fn plan<T>(
     Ok(Plan {
         answer,
         document,
-        is_changed: bytes != bytes_of(known),
+        is_changed: bytes != *bytes_of(known),
         bytes,
         counted,
         own,
@@ -271,11 +272,16 @@ pub(crate) fn check_room<T>(plans: &[Plan<T>], longest: usize) -> Result<()> {
 }
 
 /// The document as it was read, or an empty one.
-pub(super) fn bytes_of(known: &Known) -> Vec<u8> {
+pub(super) fn bytes_of(known: &Known) -> Cow<'_, [u8]> {
     match known.bytes.is_empty() {
-        true => Document::<Member>::default().encode(),
-        false => known.bytes.clone(),
+        true => Cow::Owned(at_rest()),
+        false => Cow::Borrowed(&known.bytes),
     }
+}
+
+/// An empty document.
+pub(super) fn at_rest() -> Vec<u8> {
+    Document::<Member>::default().encode()
 }
 
 /// The party of the claim as it holds the key before the request, and the seconds of its lease.

@@ -14,6 +14,7 @@ use super::forced::end_all;
 use super::plan::{Ask, Held, Known, Placed, Plan, World, plan};
 use super::transaction::{Terms, write};
 use super::turns::Seen;
+use crate::link::Operation;
 use crate::member::Member;
 use crate::naming::Names;
 use crate::news::What;
@@ -308,7 +309,8 @@ fn an_uncontended_pair_is_two_small_transactions() {
     let writing = write(&asks, &[&before], &[granted], &terms(&names, &[], &[(70, false)]));
     assert_eq!(writing.transaction.compare.len(), 1);
     assert_eq!(writing.transaction.success.len(), 2);
-    assert_eq!(writing.written, [Some(stage.known.bytes.clone())]);
+    let document = Operation::put(names.document(&key), stage.known.bytes.clone(), 0);
+    assert_eq!(writing.transaction.success[0], document);
 
     let (before, held) = (seen(&stage.known), stage.known.clone());
     for lives in [true, false] {
@@ -357,8 +359,9 @@ fn what_is_not_changed_is_written_only_after_a_lost_transaction() {
         let busy = stage.acquire(None, &request(2), None);
         stage.known.revision = 1;
         let writing = write(&asks, &[&before], &[busy], &terms(&names, &[70], &[]));
-        assert_eq!(writing.written, [is_lost.then(|| stage.known.bytes.clone())]);
-        assert_eq!(writing.transaction.success.len(), usize::from(is_lost));
+        let document = Operation::put(names.document(&key), stage.known.bytes.clone(), 0);
+        let operations: Vec<_> = is_lost.then_some(document).into_iter().collect();
+        assert_eq!(writing.transaction.success, operations);
         assert_eq!(writing.transaction.failure.len(), 2, "the document, and the holder's lease");
     }
 }

@@ -1,11 +1,12 @@
 //! The transaction that carries out a plan if nothing has changed, and finds out what has changed otherwise. Pure, but
 //! for the reading itself.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lock_core::{Error, Key};
 
-use super::plan::{Ask, Known, Plan, bytes_of};
+use super::plan::{Ask, Known, Plan, at_rest, bytes_of};
 use super::turns::Seen;
 use crate::failure;
 use crate::link::{Compare, Link, Operation, Range, Ranged, Response, Transacted, Transaction};
@@ -87,7 +88,7 @@ impl<'a> Reading<'a> {
     /// Reads all of it at one revision.
     pub(crate) async fn read(&self, link: &Link, names: &Names) -> Result<Found, Error> {
         let success = self.operations(names);
-        let answer = link.transact(Transaction { success, ..Transaction::default() }).await?;
+        let answer = link.transact(&Transaction { success, ..Transaction::default() }).await?;
         self.found(answer)
     }
 }
@@ -105,8 +106,6 @@ pub(crate) fn ranges(answers: Vec<crate::link::Answer>) -> Vec<Ranged> {
 pub(crate) struct Writing<'a> {
     pub(crate) transaction: Transaction,
     pub(crate) reading: Reading<'a>,
-    /// The documents as they are then written; `None` for those that are not.
-    pub(crate) written: Vec<Option<Vec<u8>>>,
     /// News for which there was no room.
     pub(crate) later: BTreeMap<i64, Vec<News>>,
 }
@@ -146,15 +145,14 @@ pub(crate) fn write<'a, T>(
     let record = expects.map(|it| Compare::holds(names.record(), it.as_bytes().to_vec()));
     let lives_of_old = old.iter().map(|id| Compare::exists(names.alive(*id)));
     let compare = documents.chain(lives_of_old).chain(record).collect();
-    let written: Vec<_> = seen.iter().zip(plans).map(|(seen, plan)| written(seen, plan)).collect();
-    let mut success = documents_and_bells(asks, plans, &written, terms);
+    let mut success = documents_and_bells(asks, seen, plans, terms);
     success.extend(new.iter().map(|id| Operation::put(names.alive(*id), Vec::new(), *id)));
     let news = told.iter();
     success.extend(news.map(|(id, it)| Operation::put(names.alive(*id), news::write(it), *id)));
     let keys = asks.iter().map(|ask| ask.key).collect();
     let reading = Reading { expects, ..Reading::new(keys, lives) };
     let failure = reading.operations(names);
-    Writing { transaction: Transaction { compare, success, failure }, reading, written, later }
+    Writing { transaction: Transaction { compare, success, failure }, reading, later }
 }
 
 /// The news for each session.
@@ -193,15 +191,15 @@ fn telling<T>(plans: &[Plan<T>]) -> Telling {
 
 fn documents_and_bells<T>(
     asks: &[Ask<'_>],
+    seen: &[&Seen],
     plans: &[Plan<T>],
-    written: &[Option<Vec<u8>>],
     Terms { names, retention, .. }: &Terms<'_>,
 ) -> Vec<Operation> {
     let mut operations = Vec::new();
-    for ((ask, plan), bytes) in asks.iter().zip(plans).zip(written) {
-        if let Some(bytes) = bytes {
+    for ((ask, plan), seen) in asks.iter().zip(plans).zip(seen) {
+        if let Some(bytes) = written(seen, plan) {
             let lease = if plan.document.is_at_rest() { *retention } else { 0 };
-            operations.push(Operation::put(names.document(ask.key), bytes.clone(), lease));
+            operations.push(Operation::put(names.document(ask.key), bytes.into_owned(), lease));
         }
         if plan.bell.rings() {
             operations.push(Operation::put(names.bell(ask.key), plan.bell.write(), *retention));
@@ -215,10 +213,10 @@ fn is_own<T>(plans: &[Plan<T>], id: i64) -> bool {
 }
 
 /// The document to write. One is also written if only that keeps an earlier transaction from being carried out late.
-fn written<T>(seen: &Seen, plan: &Plan<T>) -> Option<Vec<u8>> {
+pub(super) fn written<'a, T>(seen: &'a Seen, plan: &'a Plan<T>) -> Option<Cow<'a, [u8]>> {
     if plan.is_changed {
-        return Some(plan.bytes.clone());
+        return Some(Cow::Borrowed(&plan.bytes));
     }
     seen.unsure?;
-    Some(seen.known.as_ref().map_or_else(|| bytes_of(&Known::default()), bytes_of))
+    Some(seen.known.as_ref().map_or_else(|| Cow::Owned(at_rest()), bytes_of))
 }

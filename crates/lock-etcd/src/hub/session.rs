@@ -105,7 +105,7 @@ async fn open(link: &Link, names: &Names) -> Result<Made, Error> {
     let seconds = i64::try_from(SESSION.as_secs()).unwrap_or(i64::MAX);
     let (id, granted) = link.grant(seconds).await?;
     let success = vec![Operation::put(names.alive(id), Vec::new(), id)];
-    let made = link.transact(Transaction { success, ..Transaction::default() }).await?;
+    let made = link.transact(&Transaction { success, ..Transaction::default() }).await?;
     let revision = made.header.map_or(0, |header| header.revision);
     Ok(Made { id, lives_until: sent + lasts(granted), revision })
 }

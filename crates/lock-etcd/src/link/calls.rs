@@ -206,7 +206,7 @@ impl Link {
         outcome.unwrap_or_else(|_| Err(failure::timeout().into()))
     }
 
-    pub(crate) async fn transact(&self, transaction: Transaction) -> Result<Transacted, Fault> {
+    pub(crate) async fn transact(&self, transaction: &Transaction) -> Result<Transacted, Fault> {
         self.transact_on(None, transaction).await
     }
 
@@ -215,15 +215,16 @@ impl Link {
     pub(crate) async fn transact_on(
         &self,
         connection: Option<u64>,
-        transaction: Transaction,
+        transaction: &Transaction,
     ) -> Result<Transacted, Fault> {
         let path = "/etcdserverpb.KV/Txn";
         let call = |wire: Arc<Wire>| {
             let is_another = connection.is_some_and(|it| it != self.opened());
-            let message = (!is_another).then(|| transaction.clone());
             async move {
-                let Some(message) = message else { return Ok(None) };
-                wire.unary(path, message).await.map(Some)
+                if is_another {
+                    return Ok(None);
+                }
+                wire.unary(path, transaction).await.map(Some)
             }
         };
         let sent_at = self.era().revision();
@@ -243,7 +244,7 @@ impl Link {
     /// What the member of the present connection says about itself.
     pub(crate) async fn status(&self) -> Result<Member, Fault> {
         let path = "/etcdserverpb.Maintenance/Status";
-        let call = |wire: Arc<Wire>| async move { wire.unary(path, Nothing {}).await };
+        let call = |wire: Arc<Wire>| async move { wire.unary(path, &Nothing {}).await };
         self.call(path, self.limit, call).await
     }
 
@@ -251,7 +252,7 @@ impl Link {
     pub(crate) async fn grant(&self, ttl: i64) -> Result<(i64, i64), Fault> {
         let path = "/etcdserverpb.Lease/LeaseGrant";
         let message = LeaseGrant { ttl, id: 0 };
-        let call = |wire: Arc<Wire>| async move { wire.unary(path, message).await };
+        let call = |wire: Arc<Wire>| async move { wire.unary(path, &message).await };
         let LeaseState { id, ttl } = self.call(path, self.limit, call).await?;
         if id == 0 || ttl <= 0 {
             return Err(failure::protocol("a lease without a number or a time").into());
@@ -263,7 +264,7 @@ impl Link {
     pub(crate) async fn revoke(&self, id: i64) -> Result<(), Fault> {
         let path = "/etcdserverpb.Lease/LeaseRevoke";
         let call =
-            |wire: Arc<Wire>| async move { wire.unary::<_, Nothing>(path, LeaseId { id }).await };
+            |wire: Arc<Wire>| async move { wire.unary::<Nothing>(path, &LeaseId { id }).await };
         match self.call(path, self.limit, call).await {
             Ok(Nothing {}) => Ok(()),
             Err(fault) if fault.lease_is_over => Ok(()),
@@ -287,7 +288,7 @@ impl Link {
     /// How many whole seconds a lease has left. `None` if it is over.
     pub(crate) async fn time_left(&self, id: i64) -> Result<Option<Duration>, Fault> {
         let path = "/etcdserverpb.Lease/LeaseTimeToLive";
-        let call = |wire: Arc<Wire>| async move { wire.unary(path, LeaseId { id }).await };
+        let call = |wire: Arc<Wire>| async move { wire.unary(path, &LeaseId { id }).await };
         let state: LeaseState = self.call(path, self.limit, call).await?;
         Ok(u64::try_from(state.ttl).ok().map(Duration::from_secs))
     }

@@ -1,6 +1,7 @@
 //! Connections to the members of a cluster, and the calls of etcd's protocol.
 
 mod calls;
+mod encoded;
 mod endpoints;
 mod era;
 mod messages;

@@ -74,7 +74,7 @@ impl Link {
         let asking = async {
             let wire = Wire::dial(endpoint, self.user.as_ref()).await?;
             let told = Told::from(wire.status().await?);
-            let members = wire.unary("/etcdserverpb.Cluster/MemberList", Nothing {}).await;
+            let members = wire.unary("/etcdserverpb.Cluster/MemberList", &Nothing {}).await;
             let voters = members.ok().map(|Members { members }| {
                 members.iter().filter(|member| !member.is_learner).count()
             });

@@ -20,8 +20,8 @@ impl Drop for Untold {
 }
 
 /// Does work that has locks. Observers hear its reports after it, also if the work is given up.
-pub(crate) async fn unlocked<T>(work: impl Future<Output = T>) -> T {
-    UNTOLD.scope(Untold::default(), work).await
+pub(crate) fn unlocked<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    UNTOLD.scope(Untold::default(), work)
 }
 
 /// Makes a report to observers: now, or as soon as the locks of the present work are free.

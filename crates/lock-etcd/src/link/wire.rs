@@ -15,6 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::encoded::Encoded;
 use super::endpoints::name;
 use super::messages::{Credentials, Nothing, Status as Member, Token};
 use super::once::Once;
@@ -118,13 +119,13 @@ impl Wire {
 
     /// What the member says about itself.
     pub(super) async fn status(&self) -> Result<Member, Error> {
-        let status = self.unary("/etcdserverpb.Maintenance/Status", Nothing {}).await;
+        let status = self.unary("/etcdserverpb.Maintenance/Status", &Nothing {}).await;
         status.map_err(failure::of)
     }
 
     async fn authenticate(&mut self, name: &str, password: &str) -> Result<(), Error> {
         let credentials = Credentials { name: name.to_owned(), password: password.to_owned() };
-        let answer = self.unary("/etcdserverpb.Auth/Authenticate", credentials).await;
+        let answer = self.unary("/etcdserverpb.Auth/Authenticate", &credentials).await;
         let Token { token } = match answer {
             Ok(token) => token,
             // The cluster has no users.
@@ -204,16 +205,21 @@ impl Wire {
         request
     }
 
-    pub(crate) async fn unary<A, B>(&self, path: &'static str, message: A) -> Result<B, Status>
+    /// A call with one message, which may have to be sent once more on another connection.
+    pub(crate) async fn unary<B>(
+        &self,
+        path: &'static str,
+        message: &impl prost::Message,
+    ) -> Result<B, Status>
     where
-        A: prost::Message + 'static,
         B: prost::Message + Default + 'static,
     {
         let mut grpc = self.grpc();
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let codec = ProstCodec::<A, B>::default();
         let path = PathAndQuery::from_static(path);
-        grpc.unary(self.request(message), path, codec).await.map(tonic::Response::into_inner)
+        let request = self.request(message.encode_to_vec());
+        let answer = grpc.unary(request, path, Encoded::<B>::default()).await;
+        answer.map(tonic::Response::into_inner)
     }
 
     /// A call with streams in both directions, which a member that loses its leader ends.

@@ -100,7 +100,7 @@ impl Core {
         let before = self.link.status().await?;
         let success =
             [self.names.record(), self.names.timer()].map(Operation::get).into_iter().collect();
-        let answer = self.link.transact(Transaction { success, ..Transaction::default() }).await?;
+        let answer = self.link.transact(&Transaction { success, ..Transaction::default() }).await?;
         let header = answer.header.clone().unwrap_or_default();
         let mut ranges = ranges(answer.responses).into_iter();
         let mut value = || ranges.next().and_then(first);
@@ -144,7 +144,7 @@ impl Core {
             }
             let compare = vec![Compare::unchanged(self.names.record(), look.revision)];
             let writing = Transaction { compare, success, failure: Vec::new() };
-            if !self.link.transact(writing).await?.succeeded {
+            if !self.link.transact(&writing).await?.succeeded {
                 return Ok(false);
             }
         }
