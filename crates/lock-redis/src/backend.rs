@@ -298,7 +298,7 @@ impl Backend for RedisBackend {
         self.check_ttl(request.ttl)?;
         let names = &self.layout().names(&request.claim.key)?;
         let acquire = |site: Site| async move {
-            site.confirmed(names, site.try_acquire(names, request), is_granted).await
+            site.confirmed(names, || site.try_acquire(names, request), is_granted).await
         };
         match self.route(names, acquire).await? {
             Err(unconfirmed) => Err(self.unconfirmed([&request.claim], unconfirmed).await),
@@ -312,7 +312,7 @@ impl Backend for RedisBackend {
             let names = &self.layout().names(&request.claim.key)?;
             let renew = |site: Site| async move {
                 let is_renewed = |it: &Renewal| matches!(it, Renewal::Renewed { .. });
-                site.confirmed(names, site.renew(names, request), is_renewed).await
+                site.confirmed(names, || site.renew(names, request), is_renewed).await
             };
             self.route(names, renew).await?
         };
@@ -358,7 +358,7 @@ impl Backend for RedisBackend {
         }
         let ask = |site: Site| async move {
             let are_granted = |attempts: &Vec<AcquireOutcome>| attempts.iter().all(is_granted);
-            site.confirmed(first, site.try_acquire_all(names, requests), are_granted).await
+            site.confirmed(first, || site.try_acquire_all(names, requests), are_granted).await
         };
         match self.route(first, ask).await {
             Ok(Err(unconfirmed)) => {
@@ -402,7 +402,7 @@ impl ConvertBackend for RedisBackend {
         self.check_ttl(request.request.ttl)?;
         let names = &self.layout().names(&request.request.claim.key)?;
         let convert = |site: Site| async move {
-            site.confirmed(names, site.convert(names, request), is_granted).await
+            site.confirmed(names, || site.convert(names, request), is_granted).await
         };
         // An unconfirmed conversion leaves the lease. A repetition finds what became of it.
         self.route(names, convert).await?

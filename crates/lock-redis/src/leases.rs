@@ -35,13 +35,23 @@ impl Site {
         names: &Names<'_>,
         request: &Acquire,
     ) -> Result<AcquireOutcome, Failure> {
-        let hub = self.hub();
-        if is_quick(&request.claim) && !hub.watches(names) {
+        if is_quick(&request.claim) && !self.hub().watches(names) {
             let answer = self.run(verbs::quick_acquire(names, request)).await?;
             if let Some(attempt) = verbs::quickly_acquired(request, &answer)? {
                 return Ok(attempt);
             }
         }
+        // A free lock needs no room for what follows.
+        Box::pin(self.acquire_among_others(names, request)).await
+    }
+
+    /// Takes a place if the lock is held, or asks the full script.
+    async fn acquire_among_others(
+        &self,
+        names: &Names<'_>,
+        request: &Acquire,
+    ) -> Result<AcquireOutcome, Failure> {
+        let hub = self.hub();
         // An existing place was to be kept together with others, and no quick script keeps a single place.
         let is_new = request.queue && !hub.has_place(names, &request.claim);
         if let Some(batches) = self.batches()
@@ -106,6 +116,15 @@ impl Site {
                 }
             }
         }
+        Box::pin(self.release_among_others(names, claim)).await
+    }
+
+    /// Hands over to the first claim in the queue, or asks the full script.
+    async fn release_among_others(
+        &self,
+        names: &Names<'_>,
+        claim: &Claim,
+    ) -> Result<Ended, Failure> {
         if let Some((released, _)) = self.hand_over(names, claim, None).await? {
             return Ok(released.into());
         }

@@ -23,7 +23,7 @@ impl CellBackend for RedisBackend {
         let names = &self.layout().names(key)?;
         // A value that replicas do not have yet may be lost again. The answer would settle a commit in doubt.
         let load = |site: Site| async move {
-            site.confirmed(names, site.run(on_cell(&LOAD, names, 0)), |_| true).await
+            site.confirmed(names, || site.run(on_cell(&LOAD, names, 0)), |_| true).await
         };
         let reply = self.route(names, load).await??.reply;
         loaded(reply).ok_or_else(|| verbs::unintelligible("load"))
@@ -52,7 +52,7 @@ impl CellBackend for RedisBackend {
         let (names, call) = (&names, &call);
         let store = |site: Site| async move {
             let is_written = |answer: &Answer| answer.reply == Reply::Int(1);
-            site.confirmed(names, site.run(call()), is_written).await
+            site.confirmed(names, || site.run(call()), is_written).await
         };
         match self.route(names, store).await??.reply {
             Reply::Int(1) => Ok(Stored::Written),
@@ -73,7 +73,7 @@ impl CellBackend for RedisBackend {
         let names = &self.layout().names(&claim.key)?;
         let commit = |site: Site| async move {
             let is_done = |(committed, _): &(Committed, _)| *committed != Committed::NotHeld;
-            site.confirmed(names, site.commit(names, claim, (token, value)), is_done).await
+            site.confirmed(names, || site.commit(names, claim, (token, value)), is_done).await
         };
         let (committed, ended) = self.route(names, commit).await??;
         if let Some(ended) = ended {

@@ -61,7 +61,7 @@ impl PermitBackend for RedisBackend {
             let mut call = Call::new(&UNDECLARE, 2, keys + owner.len() + 64);
             call.bytes(names.lock()).pieces(limit).bytes(owner);
             let is_done = |answer: &Answer| answer.reply == Reply::Int(1);
-            site.confirmed(names, site.run(call), is_done).await
+            site.confirmed(names, || site.run(call), is_done).await
         };
         match self.route(names, undeclare).await??.reply {
             Reply::Int(is_done @ (0 | 1)) => Ok(is_done == 1),

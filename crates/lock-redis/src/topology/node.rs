@@ -91,21 +91,24 @@ impl Site {
     /// # Errors
     ///
     /// As those of the request. If the server does not say what a confirmation needs, the request is not sent.
-    pub(crate) async fn confirmed<T>(
+    pub(crate) async fn confirmed<T, F>(
         &self,
         names: &Names<'_>,
-        request: impl Future<Output = Result<T, Failure>>,
+        request: impl FnOnce() -> F,
         granted: impl Fn(&T) -> bool,
-    ) -> Result<Result<T, Error>, Failure> {
+    ) -> Result<Result<T, Error>, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
         let Node { link, committers, .. } = &*self.node;
-        let Some(wish) = self.wish else { return Ok(Ok(request.await?)) };
+        let Some(wish) = self.wish else { return Ok(Ok(request().await?)) };
         let marker = Marker::new(&names.marker(), names.lock(), self.asking);
-        let stint = committers.begin(wish, link, &marker).await?;
-        let answer = request.await?;
+        let stint = Box::pin(committers.begin(wish, link, &marker)).await?;
+        let answer = request().await?;
         if !granted(&answer) {
             return Ok(Ok(answer));
         }
-        Ok(stint.commit(link, &marker).await.map(|()| answer))
+        Ok(Box::pin(stint.commit(link, &marker)).await.map(|()| answer))
     }
 
     pub(crate) fn link(&self) -> &Link {
