@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lock_core::{Acquire, AcquireOutcome, Backend, Clock, FencingToken, Grant, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Clock, FencingToken, Grant, Instant, Ttl};
 use lock_redis::RedisBackend;
 use lock_tests::{SOON, Sentinels, ServerClock, eventually};
 
@@ -53,22 +53,26 @@ async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
         primary.kill();
         eventually("another primary is named", LIMIT, || deployment.primary() == 1);
     });
-    let (other, request) = (client(), request(LEASE));
+    let next = granted_again(&client(), &request(LEASE), since).await;
+    let waited = Clock::boot().now().saturating_duration_since(since);
+    TakenOver { token: grant.tokens.last(), next, waited }
+}
+
+/// The next grant of a lock that was granted at `since`, and whose primary has been replaced.
+async fn granted_again(other: &RedisBackend, request: &Acquire, since: Instant) -> Grant {
     let elapsed = || Clock::boot().now().saturating_duration_since(since);
     // A failover may be slow on a busy machine, and is no part of what is limited here.
     let replaced = elapsed();
     // A quarantine begins once the lease is over by the clock of the new primary, and takes as long as the lease.
     while elapsed() < replaced + LIMIT {
-        match other.try_acquire(&request).await {
-            Ok(AcquireOutcome::Granted(next)) => {
-                return TakenOver { token: grant.tokens.last(), next, waited: elapsed() };
-            }
+        match other.try_acquire(request).await {
+            Ok(AcquireOutcome::Granted(next)) => return next,
             Ok(_) => {}
             Err(error) => assert!(error.is_retryable(), "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let answer = other.try_acquire(&request).await;
+    let answer = other.try_acquire(request).await;
     panic!(
         "the primary was replaced after {replaced:?}; after {:?} it answers {answer:?}",
         elapsed()

@@ -30,7 +30,7 @@ impl Names {
         [self.prefix.as_bytes(), part.as_bytes(), rest].concat()
     }
 
-    /// The part of a lock: this name, or this exact key.
+    /// The key in etcd for this part of the lock with this name or, if `raw`, with this exact key.
     fn of_lock(&self, part: &str, name: &[u8], raw: bool) -> Vec<u8> {
         [self.prefix.as_bytes(), part.as_bytes(), &[tag(raw)], name].concat()
     }

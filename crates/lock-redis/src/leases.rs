@@ -41,7 +41,7 @@ impl Site {
                 return Ok(attempt);
             }
         }
-        // A free lock needs no room for what follows.
+        // In a box, so that the future of a request for a free lock stays small.
         Box::pin(self.acquire_among_others(names, request)).await
     }
 
@@ -116,6 +116,7 @@ impl Site {
                 }
             }
         }
+        // In a box, as above.
         Box::pin(self.release_among_others(names, claim)).await
     }
 

@@ -178,7 +178,7 @@ impl Sentinels {
     ///
     /// If that does not happen.
     pub fn fail_over(&self) {
-        /// By then the sentinels have given up a failover that has changed nothing, as on a busy machine.
+        /// After this time, the sentinels have given up a failover that has changed nothing. That happens on a busy machine.
         const GIVEN_UP: Duration = Duration::from_secs(10);
         let before = self.primary();
         let mut begun: Option<Instant> = None;

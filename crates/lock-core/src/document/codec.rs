@@ -31,7 +31,7 @@ pub trait StoredParty: Party {
 impl<P: StoredParty> Document<P> {
     /// The document as bytes. The bytes do not say when leases and places end. The store knows which of them live.
     pub fn encode(&self) -> Vec<u8> {
-        /// What a document without a value takes, for each party and beside them. An estimate.
+        /// An estimate of the bytes of one lease or place, and of the bytes before the first of them, without the value.
         const PARTY: usize = 64;
         let parties = self.leases.as_slice().len() + self.queue.len();
         let value = self.kept.as_ref().map_or(0, |kept| kept.value.len());

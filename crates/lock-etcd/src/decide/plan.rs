@@ -274,13 +274,13 @@ pub(crate) fn check_room<T>(plans: &[Plan<T>], longest: usize) -> Result<()> {
 /// The document as it was read, or an empty one.
 pub(super) fn bytes_of(known: &Known) -> Cow<'_, [u8]> {
     match known.bytes.is_empty() {
-        true => Cow::Owned(at_rest()),
+        true => Cow::Owned(empty()),
         false => Cow::Borrowed(&known.bytes),
     }
 }
 
 /// An empty document.
-pub(super) fn at_rest() -> Vec<u8> {
+pub(super) fn empty() -> Vec<u8> {
     Document::<Member>::default().encode()
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lock_core::{Error, Key};
 
-use super::plan::{Ask, Known, Plan, at_rest, bytes_of};
+use super::plan::{Ask, Known, Plan, bytes_of, empty};
 use super::turns::Seen;
 use crate::failure;
 use crate::link::{Compare, Link, Operation, Range, Ranged, Response, Transacted, Transaction};
@@ -213,10 +213,11 @@ fn is_own<T>(plans: &[Plan<T>], id: i64) -> bool {
 }
 
 /// The document to write. One is also written if only that keeps an earlier transaction from being carried out late.
+/// The answer is the same before and after [`Seen::send`], which marks only the documents that are written.
 pub(super) fn written<'a, T>(seen: &'a Seen, plan: &'a Plan<T>) -> Option<Cow<'a, [u8]>> {
     if plan.is_changed {
         return Some(Cow::Borrowed(&plan.bytes));
     }
     seen.unsure?;
-    Some(seen.known.as_ref().map_or_else(|| Cow::Owned(at_rest()), bytes_of))
+    Some(seen.known.as_ref().map_or_else(|| Cow::Owned(empty()), bytes_of))
 }

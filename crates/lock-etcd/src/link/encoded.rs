@@ -8,10 +8,11 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
 use tonic_prost::ProstDecoder;
 
-/// The first size of the buffers of a call, in bytes. Most messages are shorter. Both buffers grow.
+/// The first size of each of the two buffers of a call, in bytes. Most messages fit. A buffer grows for the others.
 const BUFFER: usize = 1024;
-/// The codec sends one message, so it never stops to let others send.
-const NO_PAUSE: usize = usize::MAX;
+/// At how many bytes tonic passes on a batch before the stream ends. A call has one message, so the value does not
+/// matter.
+const BATCH: usize = usize::MAX;
 
 /// Sends bytes that are a message, and receives messages of this type.
 pub(super) struct Encoded<B>(PhantomData<fn() -> B>);
@@ -33,7 +34,7 @@ impl<B: Message + Default + 'static> Codec for Encoded<B> {
     }
 
     fn decoder(&mut self) -> ProstDecoder<B> {
-        ProstDecoder::new(BufferSettings::new(BUFFER, NO_PAUSE))
+        ProstDecoder::new(BufferSettings::new(BUFFER, BATCH))
     }
 }
 
@@ -50,6 +51,6 @@ impl Encoder for Copying {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(BUFFER, NO_PAUSE)
+        BufferSettings::new(BUFFER, BATCH)
     }
 }

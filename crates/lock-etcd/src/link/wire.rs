@@ -205,7 +205,7 @@ impl Wire {
         request
     }
 
-    /// A call with one message, which may have to be sent once more on another connection.
+    /// A call with one message. The message is borrowed, because the caller may send it once more on another connection.
     pub(crate) async fn unary<B>(
         &self,
         path: &'static str,
