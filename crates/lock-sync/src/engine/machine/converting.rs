@@ -18,8 +18,8 @@ use crate::engine::queue::{Patience, WaiterId};
 use crate::engine::tokens::Tokens;
 use crate::error::{LeaseLost, LossReason};
 
-/// A lease that is stronger than its holders need stays strong for this time, unless another process wants it,
-/// because the next holder may need the strength.
+/// An exclusive lease whose holders read stays exclusive for this time, because the next holder may write. So does any
+/// other lease that is stronger than its holders need, unless another process wants it.
 const STRONG: Duration = Duration::from_millis(5);
 
 impl<W> Machine<W> {
@@ -277,7 +277,9 @@ impl Leased {
     #[inline]
     pub(super) fn weaker(&self, hurried: bool) -> (Instant, Mode) {
         let (at, mode) = (self.weaken_at, self.claim.mode);
-        if at < Instant::FAR_FUTURE && (hurried || self.turn.is_wanted()) {
+        // A reader that comes between two writers of this process does not end their turn. The budget ends it.
+        let is_wanted = mode != Mode::Exclusive && self.turn.is_wanted();
+        if at < Instant::FAR_FUTURE && (hurried || is_wanted) {
             return (Instant::from_nanos(0), self.holds.need(mode));
         }
         (at, self.holds.need_at_peak(mode))

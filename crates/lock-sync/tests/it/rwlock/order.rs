@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::{FutureExt, LocalBoxFuture, join_all};
 use lock_core::Ttl;
-use lock_sync::{LockError, LossReason, RwLockReadGuard};
+use lock_sync::{Handoff, LockError, LossReason, RwLockReadGuard};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -85,6 +85,34 @@ async fn a_writer_that_gave_up_lets_in_readers_of_other_processes() {
     drop(soon(later).await.unwrap());
     assert!(RwLockReadGuard::lease(&reading).is_valid());
     drop(soon(here.read()).await.unwrap());
+}
+
+/// Otherwise the budget of a process would end at the first reader between two writers.
+#[tokio::test(start_paused = true)]
+async fn a_reader_between_two_writers_does_not_end_the_turn_of_their_process() {
+    let budget = Handoff::Budget { handoffs: 5, time: Duration::from_secs(3600) };
+    let pair = Pair::local_with(|builder| builder.handoff(budget));
+    let (here, there) = rwlocks(&pair);
+    let elsewhere = third(&pair).rwlock("it", 0).unwrap();
+    let held = there.write().await.unwrap();
+    let (mut first, mut between, mut last) =
+        (Box::pin(here.write()), Box::pin(here.read()), Box::pin(here.write()));
+    begin(first.as_mut()).await;
+    begin(between.as_mut()).await;
+    begin(last.as_mut()).await;
+    let mut other = Box::pin(elsewhere.write());
+    begin(other.as_mut()).await;
+    drop(held);
+    let first = soon(first).await.unwrap();
+    let before = pair.ours.stats();
+    drop(first);
+    drop(soon(between).await.unwrap());
+    let last = soon(last).await.unwrap();
+    let now = pair.ours.stats();
+    assert_eq!((now.acquires, now.releases), (before.acquires, before.releases));
+    still_waits(other.as_mut()).await;
+    drop(last);
+    drop(soon(other).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
