@@ -35,16 +35,26 @@ impl Connection {
     }
 
     /// Passes on bytes until both sides have ended, or one has failed, or the client vanishes.
-    pub(super) async fn run(mut self, target: SocketAddr, mut switches: watch::Receiver<Switches>) {
+    pub(super) fn run(
+        mut self,
+        target: SocketAddr,
+        mut switches: watch::Receiver<Switches>,
+    ) -> impl Future<Output = ()> {
+        // Not at the first poll: the client may vanish before it.
         let before = switches.borrow().vanishings;
-        let passing = switches.clone();
-        tokio::select! {
-            biased;
-            Ok(_) = switches.wait_for(|it| it.vanishings > before) => {}
-            () = self.pass(target, passing) => return,
+        async move {
+            // A client that vanishes meanwhile does so once this connection is open: the server must not see it close.
+            let Ok(server) = TcpStream::connect(target).await else { return };
+            self.server = Some(Socket::new(server));
+            let passing = switches.clone();
+            tokio::select! {
+                biased;
+                Ok(_) = switches.wait_for(|it| it.vanishings > before) => {}
+                () = self.pass(target, passing) => return,
+            }
+            self.vanish();
+            std::future::pending().await
         }
-        self.vanish();
-        std::future::pending().await
     }
 
     fn vanish(&mut self) {
@@ -57,8 +67,7 @@ impl Connection {
     }
 
     async fn pass(&mut self, target: SocketAddr, switches: watch::Receiver<Switches>) {
-        let Ok(server) = TcpStream::connect(target).await else { return };
-        let server = self.server.insert(Socket::new(server));
+        let Some(server) = &mut self.server else { return };
         let gate = |direction| Gate::new(switches.clone(), direction);
         let counters = &self.counters;
         // The random choices follow from the number of the connection and the direction.
