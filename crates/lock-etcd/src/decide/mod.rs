@@ -167,7 +167,7 @@ impl<'a, F> Attempt<'a, F> {
         }
         let keys: Vec<&Key> = self.asks.iter().map(|ask| ask.key).collect();
         let reading = Reading::new(keys, BTreeSet::new());
-        let found = Box::pin(reading.read(&self.core.link, &self.core.names)).await?;
+        let found = reading.read(&self.core.link, &self.core.names).await?;
         for (turn, known) in self.turns.iter_mut().zip(found.known) {
             turn.see(known, found.at);
         }
@@ -235,7 +235,7 @@ impl<'a, F> Attempt<'a, F> {
         let ids: Vec<i64> = ids.into_iter().collect();
         for part in ids.chunks(transaction::ETCD) {
             let reading = Reading::new(Vec::new(), part.iter().copied().collect());
-            let found = Box::pin(reading.read(&self.core.link, &self.core.names)).await?;
+            let found = reading.read(&self.core.link, &self.core.names).await?;
             self.learn(&found.alive, &found.over);
         }
         Ok(())

@@ -24,8 +24,7 @@ impl Retention {
         {
             return id;
         }
-        let seconds = i64::try_from(TIME.as_secs()).unwrap_or(i64::MAX);
-        let granted = Box::pin(link.grant(seconds)).await;
+        let granted = link.grant(i64::try_from(TIME.as_secs()).unwrap_or(i64::MAX)).await;
         let until =
             |given| now + TIME.min(Duration::from_secs(u64::try_from(given).unwrap_or(0))) / 2;
         *current = granted.as_ref().ok().map(|(id, given)| (*id, until(*given)));

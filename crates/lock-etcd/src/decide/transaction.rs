@@ -87,8 +87,9 @@ impl<'a> Reading<'a> {
 
     /// Reads all of it at one revision.
     pub(crate) async fn read(&self, link: &Link, names: &Names) -> Result<Found, Error> {
-        let success = self.operations(names);
-        let answer = link.transact(&Transaction { success, ..Transaction::default() }).await?;
+        let reading = Transaction { success: self.operations(names), ..Transaction::default() };
+        // Most requests read nothing, so their futures have no room for it.
+        let answer = Box::pin(link.transact(&reading)).await?;
         self.found(answer)
     }
 }

@@ -40,7 +40,7 @@ impl Leases {
             Some(id) => id,
             None => {
                 let sent = now();
-                let (id, granted) = Box::pin(self.link.grant(seconds)).await?;
+                let (id, granted) = self.link.grant(seconds).await?;
                 self.pool().add(id, seconds, pool::dated(sent, seconds, granted));
                 id
             }
@@ -51,7 +51,7 @@ impl Leases {
     /// Gives a lease its whole time again. Returns the seconds that it has then; `None` if it is over.
     pub(crate) async fn refresh(&self, id: i64, limit: Duration) -> Result<Option<i64>, Fault> {
         let sent = now();
-        let left = Box::pin(self.link.keep_alive(id, limit)).await?;
+        let left = self.link.keep_alive(id, limit).await?;
         match left {
             Some(seconds) => self.pool().refreshed(id, sent, seconds),
             None => self.pool().forget(id),

@@ -253,7 +253,8 @@ impl Link {
         let path = "/etcdserverpb.Lease/LeaseGrant";
         let message = LeaseGrant { ttl, id: 0 };
         let call = |wire: Arc<Wire>| async move { wire.unary(path, &message).await };
-        let LeaseState { id, ttl } = self.call(path, self.limit, call).await?;
+        // Few requests need a new lease, or renew one, so the futures of the others have no room for these calls.
+        let LeaseState { id, ttl } = Box::pin(self.call(path, self.limit, call)).await?;
         if id == 0 || ttl <= 0 {
             return Err(failure::protocol("a lease without a number or a time").into());
         }
@@ -281,7 +282,7 @@ impl Link {
             let answer = answers.message().await?;
             answer.ok_or_else(|| Status::unavailable("the stream of renewals has ended"))
         };
-        let state = self.call(path, limit, call).await?;
+        let state = Box::pin(self.call(path, limit, call)).await?;
         Ok(Some(state.ttl).filter(|seconds| *seconds > 0))
     }
 
