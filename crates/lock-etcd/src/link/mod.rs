@@ -4,6 +4,7 @@ mod calls;
 mod encoded;
 mod endpoints;
 mod era;
+mod joining;
 mod messages;
 mod once;
 mod silence;

@@ -15,6 +15,8 @@ use tonic::codegen::{BoxFuture, Context, Poll, Service, StdError};
 use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 
+use super::joining::Joining;
+
 /// What the connector answers the second time.
 const ENDED: &str = "the connection has ended";
 
@@ -36,7 +38,7 @@ impl Once {
 }
 
 impl Service<Uri> for Once {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<Joining<TcpStream>>;
     type Error = StdError;
     type Future = BoxFuture<Self::Response, Self::Error>;
 
@@ -48,8 +50,14 @@ impl Service<Uri> for Once {
         if std::mem::replace(&mut self.is_used, true) {
             return Box::pin(ready(Err(io::Error::other(ENDED).into())));
         }
+        let is_plain = member.scheme_str() == Some("http");
         let connecting = self.connector.call(member);
-        Box::pin(async move { Ok(connecting.await?) })
+        Box::pin(async move {
+            let stream = connecting.await?.into_inner();
+            // tonic encrypts what it gives to an encrypted connection.
+            let joining = if is_plain { Joining::new } else { Joining::encrypted };
+            Ok(TokioIo::new(joining(stream)))
+        })
     }
 }
 
