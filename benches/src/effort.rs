@@ -49,7 +49,7 @@ impl Effort {
         })
     }
 
-    fn full() -> Self {
+    pub(crate) fn full() -> Self {
         Self {
             name: "full",
             rounds: 9,

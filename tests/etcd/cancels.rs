@@ -46,3 +46,21 @@ async fn a_client_that_is_dropped_leaves_no_key_with_a_lease() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_renewal_leaves_the_lease_as_it_is() {
+    let part = Part::new();
+    cancels::a_dropped_renewal(&part.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_with_the_next_request_can_be_dropped() {
+    let part = Part::new();
+    cancels::a_dropped_requeue(&part.open(), &part.open()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_given_up_after_any_poll_is_free_for_another_process() {
+    let part = Part::new();
+    cancels::a_dropped_lock(part.open(), part.open()).await;
+}

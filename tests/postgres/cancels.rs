@@ -50,3 +50,24 @@ async fn a_dropped_conversion_commit_or_release_can_be_released() {
     let many = Acquire::new(claim("many"), long()).reserving(NonZeroU32::new(1000).unwrap());
     assert!(matches!(store.try_acquire(&many).await.unwrap(), AcquireOutcome::Granted(_)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_renewal_leaves_the_lease_as_it_is() {
+    let database = Database::new();
+    cancels::a_dropped_renewal(&database.open()).await;
+    nothing_is_left(&database);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_with_the_next_request_can_be_dropped() {
+    let database = Database::new();
+    cancels::a_dropped_requeue(&database.open(), &database.open()).await;
+    nothing_is_left(&database);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_is_given_up_after_any_poll_is_free_for_another_process() {
+    let database = Database::new();
+    cancels::a_dropped_lock(database.open(), database.open()).await;
+    nothing_is_left(&database);
+}

@@ -5,10 +5,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, Backend, CellBackend, Claim, Convert, ConvertBackend, InspectBackend, Mode, Released,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, Convert, ConvertBackend, InspectBackend,
+    Mode, Released, Renew, Renewal,
 };
+use lock_sync::Locks;
+use tokio::time::timeout;
 
-use crate::requests::{claim, granted, long};
+use crate::requests::{attempt, claim, granted, long};
 use crate::{SOON, eventually_async};
 
 /// Each case drops its futures after each number of polls up to this one, even if they end sooner: in another turn they
@@ -190,5 +193,82 @@ where
         let released = release(store, &ours).await;
         assert!(matches!(released, Released::Freed { .. } | Released::NotHeld), "{released:?}");
         nothing_is_held(store, &[ours]).await;
+    }
+}
+
+/// After a dropped renewal, the lease can be renewed and released.
+///
+/// # Panics
+///
+/// If the lease is over, or something is left.
+pub async fn a_dropped_renewal(store: &impl InspectBackend) {
+    let ours = claim("renewed");
+    granted(store, &ours, long()).await;
+    let renew = Renew::new(ours.clone(), long());
+    let mut turns = Polls::new();
+    while turns.next().is_some() {
+        turns.drop_after(store.renew(&renew)).await;
+        let renewal = store.renew(&renew).await;
+        assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    }
+    let released = release(store, &ours).await;
+    assert!(matches!(released, Released::Freed { .. }), "{released:?}");
+    nothing_is_held(store, &[ours]).await;
+}
+
+/// A release that asks for the next lease in the same step, and is dropped, can be followed by the release of both. The
+/// client that waits gets the lease.
+///
+/// # Panics
+///
+/// If the client that waits gets nothing, or something is left.
+pub async fn a_dropped_requeue(one: &impl InspectBackend, other: &impl Backend) {
+    let mut turns = Polls::new();
+    while let Some(polls) = turns.next() {
+        let [ours, next, theirs] = [(); 3].map(|()| claim(format!("{polls}")));
+        granted(one, &ours, long()).await;
+        let _watch = other.watch(&theirs.key).await.expect("a watch");
+        let waiting = Acquire::new(theirs.clone(), long()).queued();
+        let place = other.try_acquire(&waiting).await.expect("an answer");
+        assert!(!matches!(place, AcquireOutcome::Granted(_)), "{place:?}");
+        let again = Acquire::new(next.clone(), long()).queued();
+        turns.drop_after(one.release_and_requeue(&ours, &again)).await;
+        release(one, &ours).await;
+        release(one, &next).await;
+        eventually_async("the client that waits has the lease", SOON, async || {
+            let outcome = attempt(other, &theirs, long()).await;
+            matches!(outcome.expect("an answer"), AcquireOutcome::Granted(_))
+        })
+        .await;
+        release(other, &theirs).await;
+        nothing_is_held(one, &[ours]).await;
+    }
+}
+
+/// After a dropped call of `lock`, of `release` or of both, another process gets the lock, whether the lock was free or
+/// was passed on.
+///
+/// # Panics
+///
+/// If the other process does not get the lock.
+pub async fn a_dropped_lock<B: Backend + 'static>(one: B, other: B) {
+    let locks = |store| Locks::builder(store).build().expect("the system has threads");
+    let (here, there) = (locks(one), locks(other));
+    let mut turns = Polls::new();
+    while let Some(polls) = turns.next() {
+        let name = format!("{polls}");
+        let take = async || {
+            let taken = timeout(SOON, there.lock(&name)).await;
+            taken.expect("the lock is free soon").expect("a lock")
+        };
+        turns.drop_after(here.lock(&name)).await;
+        let held = take().await;
+        let ask = async {
+            here.lock(&name).await.expect("a lock").release().await.expect("a release");
+        };
+        tokio::join!(turns.drop_after(ask), async {
+            held.release().await.expect("a release");
+        });
+        drop(take().await);
     }
 }

@@ -65,3 +65,26 @@ impl Service<Uri> for Once {
 pub(super) fn had_ended(status: &Status) -> bool {
     status.code() == Code::Unavailable && status.message() == ENDED
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWrite;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A connection that holds requests back looks at each write by itself.
+    #[tokio::test]
+    async fn a_connection_connects_once_and_holds_back_what_it_can_read() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for (scheme, is_passed_on) in [("http", false), ("https", true)] {
+            let endpoint = format!("{scheme}://{}", server.local_addr().unwrap());
+            let endpoint = Endpoint::from_shared(endpoint).unwrap();
+            let mut once = Once::new(&endpoint);
+            let stream = once.call(endpoint.uri().clone()).await.unwrap();
+            assert_eq!(stream.inner().is_write_vectored(), is_passed_on, "{scheme}");
+            let again = once.call(endpoint.uri().clone()).await.err();
+            assert_eq!(again.map(|error| error.to_string()).as_deref(), Some(ENDED));
+        }
+    }
+}
