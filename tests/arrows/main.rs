@@ -136,6 +136,19 @@ fn only_the_etcd_backend_knows_grpc() {
     }
 }
 
+/// A user needs no `protoc`: the messages of etcd are types of lock-etcd.
+#[test]
+fn no_published_crate_needs_a_compiler_of_protocols() {
+    let workspace = Workspace::load();
+    for package in workspace.packages().filter(|package| package.published) {
+        let reached = workspace.reach(&package.shipped);
+        for compiler in ["prost-build", "protobuf-codegen", "tonic-build", "tonic-prost-build"] {
+            assert!(!reached.contains(compiler), "{} needs {compiler}", package.name);
+        }
+        assert!(!package.folder.join("build.rs").exists(), "{} has a build script", package.name);
+    }
+}
+
 #[test]
 fn no_crate_has_unsafe_code() {
     let workspace = Workspace::load();

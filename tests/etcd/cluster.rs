@@ -66,11 +66,12 @@ async fn without_a_majority_requests_fail_and_may_succeed_later() {
 }
 
 /// A leader that stands still for longer than the leases. A new leader keeps the leases alive that are renewed
-/// meanwhile. When the old one goes on, it must not revoke them: etcd #15247. Only a version with the fix keeps to
-/// that, and only there the test asserts that there are never two holders. With every version, each holder knows by its
-/// clock when its lease is over, tokens increase, and the lock goes on.
+/// meanwhile. When the old one goes on, it may revoke them: etcd #15247. The fix is for a leader whose disk stalls. A
+/// member asks the others whether it still leads only if its ticks are late, and those of a process that was stopped
+/// go on at once. So no version promises that the lock has one holder here. But the former holder hears of its loss at
+/// its next renewal, tokens increase, and the lock goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_stands_still_ends_no_lease_that_was_renewed() {
+async fn a_holder_hears_of_the_end_of_its_lease_by_a_leader_that_stood_still() {
     let cluster = EtcdCluster::start();
     let ttl = Duration::from_secs(3);
     let leader = cluster.leader();
@@ -91,17 +92,8 @@ async fn a_leader_that_stands_still_ends_no_lease_that_was_renewed() {
     let was_valid = lease.is_valid();
     cluster.members()[leader].cont();
     let lost = tokio::time::timeout(ttl * 2, lease.lost()).await.ok();
-    let version = EtcdServer::version();
-    if EtcdServer::is_unsafe(version) {
-        println!(
-            "etcd {version:?} lacks the fix of #15247. Renewed before: {was_valid}. Lost after: {lost:?}"
-        );
-    } else if was_valid {
-        assert!(lost.is_none(), "a lease that was renewed was revoked: {lost:?}");
-        assert!(!waiting.is_finished(), "two holders");
-    } else {
-        println!("the lease was over before the old leader went on: {lost:?}");
-    }
+    println!("etcd {:?}: valid until then {was_valid}, lost: {lost:?}", EtcdServer::version());
+    assert!(lost.is_some() || !waiting.is_finished(), "two holders, and the first does not know");
     drop(guard);
     let (_, token) = tokio::time::timeout(LATE * 2, waiting).await.expect("it passes on").unwrap();
     assert!(token > lease.fencing_token());

@@ -254,8 +254,8 @@ const RULES: &[Rule] = &[
         faults: &[StopServer, PausePrimary],
         reach: &[Reach::Members],
         excludes: KEPT,
-        why: "a leader that has stood still may end leases that were renewed meanwhile, if its version lacks the fix of \
-              etcd #15247",
+        why: "a leader whose process has stood still may end leases that were renewed meanwhile: the fix of etcd #15247 is \
+              for stalled disks",
         lasts: Lasts::Lease,
     },
     Rule {

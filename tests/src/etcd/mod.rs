@@ -256,7 +256,8 @@ impl EtcdServer {
         (major, minor, patch)
     }
 
-    /// Whether a leader of this version that stands still may revoke leases that were renewed meanwhile: etcd #15247.
+    /// Whether this version lacks the fix of etcd #15247: a leader whose disk stalls may revoke leases that were renewed
+    /// meanwhile.
     pub fn is_unsafe((major, minor, patch): (u32, u32, u32)) -> bool {
         match (major, minor) {
             (..3, _) | (3, ..4) => true,
