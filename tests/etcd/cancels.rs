@@ -48,7 +48,7 @@ async fn a_client_that_is_dropped_leaves_no_key_with_a_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_renewal_leaves_the_lease_as_it_is() {
+async fn a_dropped_renewal_ends_no_lease() {
     let part = Part::new();
     cancels::a_dropped_renewal(&part.open()).await;
 }

@@ -65,11 +65,11 @@ async fn without_a_majority_requests_fail_and_may_succeed_later() {
     assert!(matches!(freed, lock_core::Released::Freed { .. }), "{freed:?}");
 }
 
-/// A leader that stands still for longer than the leases. A new leader keeps the leases alive that are renewed
-/// meanwhile. When the old one goes on, it may revoke them: etcd #15247. The fix is for a leader whose disk stalls. A
-/// member asks the others whether it still leads only if its ticks are late, and those of a process that was stopped
-/// go on at once. So no version promises that the lock has one holder here. But the former holder hears of its loss at
-/// its next renewal, tokens increase, and the lock goes on.
+/// A leader stands still for longer than the leases. A new leader keeps the leases alive that are renewed meanwhile. When
+/// the old leader goes on, the old leader may revoke them: etcd #15247. The fix is for a leader whose disk stalls: such
+/// a leader has late ticks, and asks the others whether it still leads. A process that was stopped ticks at once when
+/// it goes on. So it does not ask, and no version promises here that the lock has one holder. But the former holder
+/// hears of the loss at its next renewal, tokens increase, and the lock goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_hears_of_the_end_of_its_lease_by_a_leader_that_stood_still() {
     let cluster = EtcdCluster::start();

@@ -41,8 +41,8 @@ const PROMISES: [[&str; 3]; 6] = [
     ],
     [
         "an etcd cluster",
-        "while a majority of its members keeps what it has committed, through failovers too, and no leader \
-         goes on that was stopped for longer than a lease",
+        "while a majority of its members keeps what it has committed, through failovers too, unless a leader \
+         goes on after a stop that was longer than a lease",
         "also after a restore, while the clocks of the clients are about right",
     ],
 ];

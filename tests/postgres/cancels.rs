@@ -52,7 +52,7 @@ async fn a_dropped_conversion_commit_or_release_can_be_released() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_renewal_leaves_the_lease_as_it_is() {
+async fn a_dropped_renewal_ends_no_lease() {
     let database = Database::new();
     cancels::a_dropped_renewal(&database.open()).await;
     nothing_is_left(&database);

@@ -227,10 +227,12 @@ pub async fn a_dropped_requeue(one: &impl InspectBackend, other: &impl Backend) 
     while let Some(polls) = turns.next() {
         let [ours, next, theirs] = [(); 3].map(|()| claim(format!("{polls}")));
         granted(one, &ours, long()).await;
-        let _watch = other.watch(&theirs.key).await.expect("a watch");
+        // A client that does not listen gets no place.
+        let _here = one.watch(&ours.key).await.expect("a watch");
+        let _there = other.watch(&theirs.key).await.expect("a watch");
         let waiting = Acquire::new(theirs.clone(), long()).queued();
         let place = other.try_acquire(&waiting).await.expect("an answer");
-        assert!(!matches!(place, AcquireOutcome::Granted(_)), "{place:?}");
+        assert!(matches!(place, AcquireOutcome::Queued { .. }), "{place:?}");
         let again = Acquire::new(next.clone(), long()).queued();
         turns.drop_after(one.release_and_requeue(&ours, &again)).await;
         release(one, &ours).await;

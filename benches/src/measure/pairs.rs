@@ -23,8 +23,8 @@ pub(crate) async fn pairs<C: Contestant>(
 
 /// The number of passes that fill a sample. To find it, this runs some passes, which also warm everything up.
 ///
-/// The first passes open a connection, and a server may plan its statements meanwhile. They take as long as many later
-/// passes. So only a number that fills a sample twice in a row counts.
+/// The first passes open a connection, and a server may plan its statements meanwhile. So they take as long as many later
+/// passes. Each number of passes runs twice, and the shorter time counts.
 ///
 /// # Errors
 ///

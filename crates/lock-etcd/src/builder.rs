@@ -88,8 +88,8 @@ impl Builder {
 
     /// Uses members of any version from 3.4 on. The option `allow_unsafe_version=true` of the URL says the same.
     ///
-    /// Without this call, a member older than 3.4.31, or of 3.5 older than 3.5.13, is refused, because a leader that
-    /// was stalled may end leases there that a later leader has renewed: two clients then hold one lock
+    /// Without this call, a member older than 3.4.31, or of 3.5 older than 3.5.13, is refused, because a leader whose
+    /// disk stalls may end leases there that a later leader has renewed: two clients then hold one lock
     /// ([etcd #15247](https://github.com/etcd-io/etcd/issues/15247)). A cluster of one member is not affected.
     ///
     /// # Examples

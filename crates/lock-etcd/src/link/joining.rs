@@ -16,8 +16,8 @@ const MOST: usize = 64 * 1024;
 /// not send them. The end of the connection does.
 ///
 /// The message follows at once: each request of this client has one when it begins. A request that is dropped before its
-/// message resets its stream, and the reset is a write. A server that gives a stream no room for its message before it
-/// has the head gets the head with the next PING.
+/// message resets its stream, and the reset is a write. A server may give a new stream no room for a message. Then the
+/// head goes out with the next PING.
 pub(super) struct Joining<S> {
     stream: S,
     /// What was accepted, and is not sent yet.
@@ -61,10 +61,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Joining<S> {
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         if !self.unsent.is_empty() {
             self.is_due = true;
-            // If the connection takes no more for now, this task is woken when it does, and flushes again.
-            if let Poll::Ready(sent) = self.poll_send(context) {
-                sent?;
-            }
+            // This read keeps what it got. The next flush sends the rest, or reports the error.
+            let _sent = self.poll_send(context);
         }
         Poll::Ready(Ok(()))
     }

@@ -54,7 +54,7 @@ impl Service<Uri> for Once {
         let connecting = self.connector.call(member);
         Box::pin(async move {
             let stream = connecting.await?.into_inner();
-            // tonic encrypts what it gives to an encrypted connection.
+            // tonic encrypts the bytes before they come here, so no frame can be seen.
             let joining = if is_plain { Joining::new } else { Joining::encrypted };
             Ok(TokioIo::new(joining(stream)))
         })
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection that holds requests back looks at each write by itself.
+    /// Only a connection that passes all bytes on takes several slices in one write.
     #[tokio::test]
     async fn a_connection_connects_once_and_holds_back_what_it_can_read() {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();

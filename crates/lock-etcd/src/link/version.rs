@@ -16,9 +16,9 @@ pub(crate) enum Judgement {
 
 /// Judges the version that a member names.
 ///
-/// A leader that was stalled can revoke leases that a later leader has renewed: etcd #15247. 3.4.31, 3.5.13 and 3.6.0
-/// are the first versions of their lines with the fix. It covers a leader whose disk stalls, but not one whose process was
-/// stopped.
+/// Without the fix, a leader whose disk stalls can revoke leases that a later leader has renewed: etcd #15247. 3.4.31,
+/// 3.5.13 and 3.6.0 are the first versions of their lines with the fix. No version protects the leases from a leader
+/// whose process was stopped.
 pub(crate) fn judge(version: &str) -> Judgement {
     match parts(version) {
         None => Judgement::Odd,

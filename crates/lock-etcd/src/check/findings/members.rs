@@ -54,7 +54,7 @@ fn version(told: &Told, is_alone: bool, is_refused: bool, found: &mut Findings<'
             Severity::Critical,
             "unsafe-version",
             format!("the member has version {version}"),
-            "a leader that has stood still may end leases that a later leader has renewed (etcd #15247): a lock then has two holders",
+            "a leader whose disk has stalled may end leases that a later leader has renewed (etcd #15247): a lock then has two holders",
             "run etcd 3.4.31, 3.5.13, 3.6 or newer",
         ),
         Judgement::Old => found.add(
