@@ -9,7 +9,7 @@
 //!
 //! | code | severity | what was found |
 //! | --- | --- | --- |
-//! | `unsafe-version` | critical | a member of a cluster has a version that may end leases that were renewed |
+//! | `unsafe-version` | critical | a member of a cluster lacks the fix of etcd #15247, so a leader whose disk stalls may end renewed leases |
 //! | `old-version` | critical | a member is older than etcd 3.4 |
 //! | `no-version` | critical | a member names no version of etcd |
 //! | `no-leader` | critical | a member knows of no leader |
@@ -32,6 +32,8 @@
 //! | `rehearsal-busy` | unknown | another client holds the lock of the rehearsal |
 //! | `one-member` | info | no other member has the data |
 //! | `coarse-leases` | info | leases have at least two seconds, in steps of one second |
+//!
+//! No finding covers a leader whose process was stopped: no version protects leases from such a leader.
 
 mod facts;
 mod findings;

@@ -1,12 +1,13 @@
-//! Which versions of etcd keep a lease that was renewed. Pure.
+//! Which versions of etcd have the fix of etcd #15247. Pure.
 
 use lock_core::{Error, ErrorKind};
 
 /// What a version means for leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
+    /// It has the fix.
     Safe,
-    /// It may end leases that were renewed.
+    /// It lacks the fix: a leader whose disk stalls may end leases that were renewed.
     Unsafe,
     /// It lacks what this crate needs.
     Old,
