@@ -9,10 +9,9 @@ use lock_core::{
     Mode, Released, Renew, Renewal,
 };
 use lock_sync::Locks;
-use tokio::time::timeout;
 
 use crate::requests::{attempt, claim, granted, long};
-use crate::{SOON, eventually_async};
+use crate::{SOON, eventually_async, soon};
 
 /// Each case drops its futures after each number of polls up to this one, even if they end sooner: in another turn they
 /// may be slower.
@@ -259,10 +258,7 @@ pub async fn a_dropped_lock<B: Backend + 'static>(one: B, other: B) {
     let mut turns = Polls::new();
     while let Some(polls) = turns.next() {
         let name = format!("{polls}");
-        let take = async || {
-            let taken = timeout(SOON, there.lock(&name)).await;
-            taken.expect("the lock is free soon").expect("a lock")
-        };
+        let take = async || soon(there.lock(&name)).await.expect("a lock");
         turns.drop_after(here.lock(&name)).await;
         let held = take().await;
         let ask = async {

@@ -188,12 +188,8 @@ mod tests {
     async fn begun(room: usize) -> (Joining<DuplexStream>, DuplexStream) {
         let (client, mut server) = tokio::io::duplex(room);
         let mut client = Joining::new(client);
-        let sent = async {
-            client.write_all(&PREFACE).await.unwrap();
-            client.flush().await.unwrap();
-        };
         let mut heard = PREFACE;
-        let ((), read) = tokio::join!(sent, server.read_exact(&mut heard));
+        let ((), read) = tokio::join!(send(&mut client, &PREFACE), server.read_exact(&mut heard));
         assert_eq!(read.unwrap(), PREFACE.len());
         (client, server)
     }
