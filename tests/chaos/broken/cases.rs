@@ -47,6 +47,9 @@ pub(super) enum Scene {
     CutOff,
     /// All workers but one are killed at once.
     Killed,
+    /// As `Killed`, with one task for each worker. A task that polls may starve beside the tasks of one process, which
+    /// pass the lock on among themselves.
+    SinglesKilled,
     /// Connections are closed once.
     Disconnected,
     /// Everything is deleted.
@@ -187,6 +190,7 @@ impl Scene {
                 let plan = Plan { workers: 6, tasks: 4, hold: ms(100), ..one(vec![kill]) };
                 Plan { wait_limit: ms(12_000), ..plan.with_ttl(ms(2_500)) }
             }
+            Self::SinglesKilled => Plan { tasks: 1, ..Self::Killed.plan(seed) },
             Self::Disconnected => Plan { wait_limit: ms(12_000), ..one(vec![disconnection()]) },
             Self::Flushed => one(vec![Step::new(Flush, ms(2_500), ms(0)).servers(&[0], 1)]),
             Self::Quorum => many(5, vec![]),

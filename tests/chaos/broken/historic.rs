@@ -10,7 +10,7 @@ pub(super) const CASES: &[Case] = &[
     case("setnx-delete", Exclusion, Scene::OnePauses),
     case("setnx-nil", Exclusion, Scene::Calm),
     case("setnx-getset", Exclusion, Scene::Calm),
-    case("setnx-expire", Recovery, Scene::Killed),
+    case("setnx-expire", Recovery, Scene::SinglesKilled),
     case("plain-delete", Exclusion, Scene::Pauses),
     case("get-then-delete", Exclusion, Scene::Pauses),
 ];
@@ -20,6 +20,6 @@ pub(super) const CASES: &[Case] = &[
 pub(super) const KEPT: &[Case] = &[
     case("set-nx-px", Exclusion, Scene::OnePauses),
     case("set-nx-px", Exclusion, Scene::Calm),
-    case("set-nx-px", Recovery, Scene::Killed),
+    case("set-nx-px", Recovery, Scene::SinglesKilled),
     case("set-nx-px", Exclusion, Scene::Pauses),
 ];
