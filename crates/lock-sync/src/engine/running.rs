@@ -246,7 +246,7 @@ impl<E: Asks> Running<E> {
     /// The runtime on which the request began may be blocked, or no thread may drive it since its task went away.
     /// Then the answer may have arrived without being read. Or that runtime has gone, with its connection and timers,
     /// and the resulting error says nothing about the store. Requests are idempotent by owner, so the second answer
-    /// is as good as the first. The first answer may still come: see [`undo_late_grant`].
+    /// is as good as the first. The first answer may still come: see [`undo_late_answer`].
     fn ask_again(&mut self, failed: Option<Request>) {
         let pending = self.take();
         let Some(first) = failed.as_ref().or(pending.as_ref()) else { return };
@@ -255,13 +255,10 @@ impl<E: Asks> Running<E> {
         self.home = Home::Driver;
         let Verb::Attempt(request) = first.verb() else { return };
         let claim = request.claim.clone();
-        match pending {
-            Some(pending) => {
-                let entry = Arc::clone(&self.entry);
-                tokio::spawn(undo_late_grant(entry, claim, pending, self.limit()));
-            }
-            // The first request has failed, and the store may still carry it out.
-            None => self.entry.event(|machine| machine.attempt_repeated(&claim)),
+        self.entry.event(|machine| machine.attempt_repeated(&claim));
+        if let Some(pending) = pending {
+            let entry = Arc::clone(&self.entry);
+            tokio::spawn(undo_late_answer(entry, claim, pending, self.limit()));
         }
     }
 
@@ -448,12 +445,17 @@ async fn convert(backend: &dyn Backend, request: &Convert) -> Result<AcquireOutc
     backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }
 
-/// Waits for the answer to a request that was repeated meanwhile. The store may have made this grant after it
-/// released the grant of the second request.
-async fn undo_late_grant(entry: Arc<impl Asks>, claim: Claim, mut first: Request, limit: Duration) {
+/// Waits for the answer to a request that was repeated meanwhile. The store may have granted the claim, or given it a
+/// place, after it undid what the second request had got.
+async fn undo_late_answer(
+    entry: Arc<impl Asks>,
+    claim: Claim,
+    mut first: Request,
+    limit: Duration,
+) {
     let answer = poll_fn(|context| first.as_mut().poll(context));
-    if let Ok(Answer::Attempt(Ok(AcquireOutcome::Granted(_)))) = timeout(limit, answer).await {
-        entry.event(|machine| machine.forget_unless_known(&claim));
+    if let Ok(Answer::Attempt(answer)) = timeout(limit, answer).await {
+        entry.event(|machine| machine.refuse(&claim, &answer));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_core::Backend;
 use lock_core::memory::Verb;
 
 use lock_sync::{Mutex, MutexGuard};
@@ -163,6 +164,53 @@ async fn a_grant_that_arrives_after_its_request_was_repeated_is_undone() {
     tokio::time::sleep(ttl / 10).await;
     assert_eq!(pair.store.live_leases(), 0);
     assert!(there.try_lock().await.is_ok());
+}
+
+/// How many claims wait for the lock.
+async fn waiting(pair: &Pair) -> u64 {
+    pair.there.inspect("it").await.unwrap().waiting
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_arrives_after_its_request_was_repeated_is_given_up() {
+    let pair = Pair::local();
+    let (here, there) = pair.mutexes();
+    let _held = there.lock().await.unwrap();
+    let _hears = pair.ours.watch(here.key()).await.unwrap();
+    let stuck = pair.ours.faults().on(Verb::Acquire).hold_requests();
+    let mut leaving = Box::pin(here.lock());
+    assert!(poll_once(leaving.as_mut()).await.is_pending());
+    pair.ours.faults().on(Verb::Acquire).hold_requests().open();
+    drop(leaving);
+    // The driver repeats it, gets a place and gives it up.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!((pair.ours.stats().acquires, pair.ours.stats().releases), (2, 1));
+    assert_eq!(waiting(&pair).await, 0);
+    // Only now does the first request arrive, and gets a place.
+    stuck.open();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(waiting(&pair).await, 0);
+    assert_eq!(pair.ours.stats().releases, 2);
+}
+
+/// A client that hears nothing gets no place. So the second answer says nothing about the place of the first.
+#[tokio::test(start_paused = true)]
+async fn a_place_is_given_up_although_the_repeated_request_got_none() {
+    let pair = Pair::local();
+    let (here, there) = pair.mutexes();
+    let _held = there.lock().await.unwrap();
+    let hears = pair.ours.watch(here.key()).await.unwrap();
+    let _deaf = pair.ours.faults().on(Verb::Watch).hold_requests();
+    let stuck = pair.ours.faults().on(Verb::Acquire).hold_replies();
+    let mut leaving = Box::pin(here.lock());
+    assert!(poll_once(leaving.as_mut()).await.is_pending());
+    assert_eq!(waiting(&pair).await, 1, "it has a place, and does not know yet");
+    pair.ours.faults().on(Verb::Acquire).hold_replies().open();
+    drop((leaving, hears));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(pair.ours.stats().acquires, 2);
+    assert_eq!(waiting(&pair).await, 0);
+    drop(stuck);
 }
 
 /// Drops the future after its k-th poll, for every k, while another client comes and goes.

@@ -103,7 +103,7 @@ impl<W> Machine<W> {
         }
     }
 
-    /// A request for this claim has failed and is repeated: the store may have carried it out.
+    /// A request for this claim has no answer, or has failed, and is repeated: the store may carry it out.
     pub(in super::super) fn attempt_repeated(&mut self, asked: &Claim) {
         if let Some(asking) = self.asking_for(asked.owner) {
             asking.placed = true;

@@ -277,8 +277,8 @@ impl<W> Machine<W> {
         }
     }
 
-    /// An answer about a claim that the machine has dropped. What the store has given goes back.
-    pub(super) fn refuse(&mut self, claim: &Claim, answer: &Result<AcquireOutcome, Error>) {
+    /// An answer about a claim that the machine may have dropped. What the store has given goes back.
+    pub(in super::super) fn refuse(&mut self, claim: &Claim, answer: &Result<AcquireOutcome, Error>) {
         if matches!(answer, Ok(AcquireOutcome::Granted(_) | AcquireOutcome::Queued { .. })) {
             self.forget_unless_known(claim);
         }
