@@ -204,7 +204,7 @@ impl Stage {
     /// The processes of servers and workers that run.
     pub(in crate::chaos) fn processes(&self) -> Vec<u32> {
         let servers = self.nodes.iter().filter_map(Node::process);
-        let servers = servers.chain(self.others.iter().filter_map(Other::process));
+        let servers = servers.chain(self.others.iter().flat_map(Other::processes));
         let site = self.site.iter().flat_map(Site::processes);
         servers.chain(site).chain(self.posts.iter().filter_map(Post::process)).collect()
     }

@@ -10,7 +10,7 @@ use lock_postgres::PostgresBackend;
 
 use super::{Link, Remains};
 use crate::chaos::Deployment;
-use crate::{EtcdCluster, EtcdServer, PostgresServer};
+use crate::{EtcdCluster, EtcdServer, PostgresServer, process};
 
 /// The role of the workers and its password.
 const USER: &str = "locks";
@@ -78,13 +78,18 @@ impl Other {
         }
     }
 
-    /// The process, if it runs and no fault is being applied to it at this moment.
-    pub(super) fn process(&self) -> Option<u32> {
-        let state = self.state.try_lock().ok()?;
-        (state.kills == 0).then(|| match &self.server {
-            Kind::Postgres(server) => server.pid(),
-            Kind::Etcd(server) => server.pid(),
-        })
+    /// The processes that serve, if the server runs and no fault is being applied to it at this moment. PostgreSQL has
+    /// one for each connection.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let Ok(state) = self.state.try_lock() else { return Vec::new() };
+        match &self.server {
+            _ if state.kills > 0 => Vec::new(),
+            Kind::Postgres(server) => {
+                let first = server.pid();
+                [vec![first], process::children(first)].concat()
+            }
+            Kind::Etcd(server) => vec![server.pid()],
+        }
     }
 
     pub(in crate::chaos) fn stop(&self) {
