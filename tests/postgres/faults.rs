@@ -7,6 +7,7 @@ use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Hint, Released, Renew, Renewal,
 };
 use lock_postgres::PostgresBackend;
+use lock_sync::{Locks, MutexGuard};
 use lock_tests::process::Standstill;
 use lock_tests::{PostgresServer, Proxy, SOON, eventually, eventually_async, soon};
 use tokio_postgres::NoTls;
@@ -63,6 +64,57 @@ async fn sessions_that_an_operator_ends_lose_nothing() {
     end_sessions(&database);
     let freed = until_ok("it is released", async || one.release(&ours).await).await;
     assert_eq!(freed, Released::Freed { told: 0 });
+}
+
+/// Removes all locks, and the watches.
+fn empty(database: &Database) {
+    database.sql(
+        "TRUNCATE lock_v1.key, lock_v1.holder, lock_v1.waiter, lock_v1.watcher, lock_v1.fence",
+    );
+}
+
+/// A claim that asks for a place gets none without a watch, and a grant says nothing of other clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_the_database_has_forgotten_ends() {
+    let database = Database::new();
+    let (one, other) = (database.open(), database.open());
+    let key = claim("a").key;
+    let mut ours = one.watch(&key).await.unwrap();
+    let mut theirs = other.watch(&key).await.unwrap();
+    empty(&database);
+    granted(&one, &claim("a"), long()).await;
+    assert_eq!(soon(ours.next()).await, None);
+    let waits = Acquire::new(claim("a"), long()).queued();
+    let outcome = other.try_acquire(&waits).await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Busy { .. }), "{outcome:?}");
+    assert_eq!(soon(theirs.next()).await, None);
+    let _again = other.watch(&key).await.unwrap();
+    let outcome = other.try_acquire(&waits).await.unwrap();
+    assert!(matches!(outcome, AcquireOutcome::Queued { .. }), "{outcome:?}");
+}
+
+/// The leases are far longer than the test waits, so a message wakes each waiter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_hear_of_releases_again_after_all_tables_were_emptied() {
+    let database = Database::new();
+    let locks = || Locks::builder(database.open()).ttl(long().duration()).build().unwrap();
+    let (here, there) = (locks(), locks());
+    let (ours, theirs) = (here.mutex("a", ()).unwrap(), there.mutex("a", ()).unwrap());
+    let pass = async || {
+        for (mutex, rival) in [(&ours, &theirs), (&theirs, &ours)] {
+            let held = soon(mutex.lock()).await.unwrap();
+            let waiting = async {
+                let waits = async || here.inspect("a").await.unwrap().waiting == 1;
+                eventually_async("it waits", SOON, waits).await;
+                MutexGuard::release(held).await.unwrap();
+            };
+            let (served, ()) = tokio::join!(soon(rival.lock()), waiting);
+            MutexGuard::release(served.unwrap()).await.unwrap();
+        }
+    };
+    pass().await;
+    empty(&database);
+    pass().await;
 }
 
 /// A transaction of a user holds the rows of all locks until this value is dropped.

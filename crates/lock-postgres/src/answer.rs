@@ -66,6 +66,15 @@ impl Answer {
         }
     }
 
+    /// Whether the database knows no watch of the client that has asked for a lease, and for a place if `queue`.
+    pub(crate) fn is_deaf(&self, queue: bool) -> bool {
+        match self.verdict.as_deref() {
+            Some("G") => contention(self.contention.as_deref()) == Contention::Unknown,
+            Some("B") => queue,
+            _ => false,
+        }
+    }
+
     /// The lease lives for `rest` from some instant after `sent`.
     fn grant(self, sent: Instant) -> Result<Grant, Error> {
         let tokens = self.tokens().ok_or_else(|| protocol("the tokens of a grant"))?;

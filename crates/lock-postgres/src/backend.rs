@@ -244,6 +244,8 @@ impl Backend for PostgresBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         let sql = "SELECT * FROM lock_v1.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let (key, statement) = Self::about(sql, &request.claim)?;
+        let session = self.shared.inbox.current();
+        let hears = session.and_then(|session| Some((session.known(&key)?, session)));
         let statement = statement
             .int(millis(request.ttl))
             .int(count(request.tokens))
@@ -252,7 +254,13 @@ impl Backend for PostgresBackend {
             .text(self.shared.inbox.name())
             .int(self.limit());
         let (row, sent) = self.shared.ask_lease(&key, statement).await?;
-        self.outcome(Answer::of(&row)?, &request.claim, sent)
+        let answer = Answer::of(&row)?;
+        if let Some((watch, session)) = hears.filter(|_| answer.is_deaf(request.queue)) {
+            // Its tables were emptied, say.
+            tracing::debug!(key = %request.claim.key, "the database has forgotten a watch");
+            session.deafen(&key, watch);
+        }
+        self.outcome(answer, &request.claim, sent)
     }
 
     async fn renew(&self, request: &Renew) -> Renewal {

@@ -143,7 +143,7 @@ impl Shared {
                     .bytes(key.clone())
                     .text(session.name.clone())
                     .long(watch);
-                let dropped = Dropped { key, session: Arc::clone(&session), watch };
+                let dropped = Dropped { key: key.clone(), session: Arc::clone(&session), watch };
                 let hints = Hints { hints, dropped: Some(dropped), janitor };
                 let told = line.ask(&statement).await?;
                 let hears = told.rows.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
@@ -159,6 +159,7 @@ impl Shared {
                         "the listening connection has ended",
                     ));
                 }
+                session.confirm(&key, watch);
                 Ok(Watch::new(hints))
             })
             .await

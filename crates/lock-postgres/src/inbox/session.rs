@@ -22,9 +22,18 @@ pub(crate) struct Session {
 struct State {
     /// `None` once the session is over. Dropping it closes the connection.
     alive: Option<oneshot::Sender<()>>,
-    watches: HashMap<Vec<u8>, Vec<(i64, Giver)>>,
+    watches: HashMap<Vec<u8>, Vec<Ear>>,
     /// When the server gave the claims of this client their places.
     places: HashMap<OwnerToken, Placed>,
+}
+
+/// One watch of a key.
+#[derive(Debug)]
+struct Ear {
+    watch: i64,
+    hints: Giver,
+    /// The database has confirmed the watch.
+    is_known: bool,
 }
 
 impl MayEnd for Session {
@@ -46,16 +55,40 @@ impl Session {
         let mut state = self.state();
         let is_alive = state.alive.is_some();
         if is_alive {
-            state.watches.entry(key.to_vec()).or_default().push((watch, hints));
+            let ear = Ear { watch, hints, is_known: false };
+            state.watches.entry(key.to_vec()).or_default().push(ear);
         }
         is_alive
+    }
+
+    /// The database has confirmed the watch with this number.
+    pub(crate) fn confirm(&self, key: &[u8], watch: i64) {
+        let mut state = self.state();
+        let ears = state.watches.get_mut(key).into_iter().flatten();
+        ears.filter(|ear| ear.watch == watch).for_each(|ear| ear.is_known = true);
+    }
+
+    /// The number of a watch of the key that the database has confirmed.
+    pub(crate) fn known(&self, key: &[u8]) -> Option<i64> {
+        let state = self.state();
+        state.watches.get(key)?.iter().find(|ear| ear.is_known).map(|ear| ear.watch)
+    }
+
+    /// Ends all watches of a key: the database has forgotten the one with this number, unless that has ended
+    /// meanwhile. The users of the watches begin new ones.
+    pub(crate) fn deafen(&self, key: &[u8], watch: i64) {
+        let mut state = self.state();
+        let has_it = |ears: &Vec<Ear>| ears.iter().any(|ear| ear.watch == watch);
+        let ended = state.watches.get(key).is_some_and(has_it).then(|| state.watches.remove(key));
+        drop(state);
+        drop(ended);
     }
 
     pub(crate) fn remove(&self, key: &[u8], watch: i64) {
         let mut state = self.state();
         let mut removed = Vec::new();
         if let Some(watches) = state.watches.get_mut(key) {
-            removed.extend(watches.extract_if(.., |(id, _)| *id == watch));
+            removed.extend(watches.extract_if(.., |ear| ear.watch == watch));
             if watches.is_empty() {
                 state.watches.remove(key);
             }
@@ -85,7 +118,7 @@ impl Session {
         }
         let watches = state.watches.get(&news.key);
         let listeners: Vec<_> =
-            watches.into_iter().flatten().map(|(_, hints)| hints.clone()).collect();
+            watches.into_iter().flatten().map(|ear| ear.hints.clone()).collect();
         drop(state);
         for listener in &listeners {
             listener.give(hint.clone());

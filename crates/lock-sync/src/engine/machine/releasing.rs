@@ -278,7 +278,11 @@ impl<W> Machine<W> {
     }
 
     /// An answer about a claim that the machine may have dropped. What the store has given goes back.
-    pub(in super::super) fn refuse(&mut self, claim: &Claim, answer: &Result<AcquireOutcome, Error>) {
+    pub(in super::super) fn refuse(
+        &mut self,
+        claim: &Claim,
+        answer: &Result<AcquireOutcome, Error>,
+    ) {
         if matches!(answer, Ok(AcquireOutcome::Granted(_) | AcquireOutcome::Queued { .. })) {
             self.forget_unless_known(claim);
         }
