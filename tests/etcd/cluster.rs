@@ -2,9 +2,11 @@
 //!
 //! The leases are long, because a new leader gives every lease its whole time again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{AcquireOutcome, ErrorKind};
+use lock_core::{AcquireOutcome, Backend, Error, ErrorKind};
 use lock_sync::MutexGuard;
 use lock_tests::{EtcdCluster, EtcdServer, soon};
 
@@ -37,6 +39,31 @@ async fn a_leader_that_changes_or_dies_loses_no_lease_and_no_place() {
         cluster.leader();
     })
     .await;
+}
+
+/// A leader that passes the lead on drops requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_fails_while_the_lead_moves_may_succeed_later() {
+    let cluster = EtcdCluster::start();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let asking = (0..8).map(|_| {
+        let (store, is_over) = (open(cluster.url()), Arc::clone(&is_over));
+        tokio::spawn(async move {
+            let (ours, mut errors) = (claim("a"), Vec::new());
+            while !is_over.load(Ordering::Relaxed) {
+                errors.extend(attempt(&store, &ours, long()).await.err());
+                errors.extend(store.release(&ours).await.err());
+            }
+            errors
+        })
+    });
+    let asking: Vec<_> = asking.collect();
+    tokio::task::block_in_place(|| (0..10).for_each(|_| _ = cluster.move_leader()));
+    is_over.store(true, Ordering::Relaxed);
+    for asking in asking {
+        let errors = soon(asking).await.unwrap();
+        assert!(errors.iter().all(Error::is_retryable), "{errors:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -87,6 +87,8 @@ fn kind(code: Code, message: &str) -> ErrorKind {
         // The transport says so when a stream breaks in the middle of an answer.
         Code::Internal | Code::Unknown if is_of_the_transport(message) => ErrorKind::Unreachable,
         Code::FailedPrecondition if message.contains("not leader") => ErrorKind::NotReady,
+        // The leader is passing the lead on, and has not begun the request.
+        Code::Unknown if message.contains("raft proposal dropped") => ErrorKind::NotReady,
         _ => ErrorKind::Other,
     }
 }
@@ -168,6 +170,7 @@ mod tests {
             (Code::DeadlineExceeded, ""),
             (Code::Cancelled, ""),
             (Code::Unknown, "transport error"),
+            (Code::Unknown, "raft proposal dropped"),
             (Code::Internal, "h2 protocol error: error reading a body from connection"),
         ];
         for (code, message) in passing {
