@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::FutureExt;
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Hint, Released, Renew, Renewal,
 };
@@ -73,7 +74,8 @@ fn empty(database: &Database) {
     );
 }
 
-/// A claim that asks for a place gets none without a watch, and a grant says nothing of other clients.
+/// Without a watch, the database gives a claim no place, and a grant does not say whether others wait. Either answer ends
+/// the watch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_the_database_has_forgotten_ends() {
     let database = Database::new();
@@ -81,6 +83,13 @@ async fn a_watch_that_the_database_has_forgotten_ends() {
     let key = claim("a").key;
     let mut ours = one.watch(&key).await.unwrap();
     let mut theirs = other.watch(&key).await.unwrap();
+    // An answer of a database that knows the watch ends none.
+    let held = claim("a");
+    granted(&one, &held, long()).await;
+    let _busy = refused(&other, &claim("a")).await;
+    one.release(&held).await.unwrap();
+    assert!(matches!(soon(theirs.next()).await, Some(_)));
+    assert_ne!(ours.next().now_or_never(), Some(None));
     empty(&database);
     granted(&one, &claim("a"), long()).await;
     assert_eq!(soon(ours.next()).await, None);
@@ -93,7 +102,7 @@ async fn a_watch_that_the_database_has_forgotten_ends() {
     assert!(matches!(outcome, AcquireOutcome::Queued { .. }), "{outcome:?}");
 }
 
-/// The leases are far longer than the test waits, so a message wakes each waiter.
+/// A lease lasts far longer than the test waits. So only a message can wake a waiter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_hear_of_releases_again_after_all_tables_were_emptied() {
     let database = Database::new();

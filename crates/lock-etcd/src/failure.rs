@@ -87,7 +87,7 @@ fn kind(code: Code, message: &str) -> ErrorKind {
         // The transport says so when a stream breaks in the middle of an answer.
         Code::Internal | Code::Unknown if is_of_the_transport(message) => ErrorKind::Unreachable,
         Code::FailedPrecondition if message.contains("not leader") => ErrorKind::NotReady,
-        // The leader is passing the lead on, and has not begun the request.
+        // The leader hands its lead to another member. It has not begun the request.
         Code::Unknown if message.contains("raft proposal dropped") => ErrorKind::NotReady,
         _ => ErrorKind::Other,
     }

@@ -66,8 +66,8 @@ impl Answer {
         }
     }
 
-    /// Whether the database knows no watch of the client that has asked for a lease, and for a place if `queue`.
-    pub(crate) fn is_deaf(&self, queue: bool) -> bool {
+    /// Whether the answer shows that the database has no watch of the client. `queue`: the request asks for a place.
+    pub(crate) fn shows_no_watch(&self, queue: bool) -> bool {
         match self.verdict.as_deref() {
             Some("G") => contention(self.contention.as_deref()) == Contention::Unknown,
             Some("B") => queue,

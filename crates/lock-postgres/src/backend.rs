@@ -199,6 +199,7 @@ impl PostgresBackend {
         convert.check()?;
         let Acquire { claim, ttl, tokens, queue, .. } = &convert.request;
         let key = naming::key(&claim.key);
+        let listener = self.shared.inbox.listener(&key);
         let statement = Statement::new(
             "SELECT * FROM lock_v1.convert($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         )
@@ -209,10 +210,12 @@ impl PostgresBackend {
         .int(millis(*ttl))
         .int(count(*tokens))
         .bool(*queue)
-        .text(self.shared.inbox.name())
+        .text(listener.name())
         .int(self.limit());
         let (row, sent) = self.shared.ask_lease(&key, statement).await?;
-        self.outcome(Answer::of(&row)?, claim, sent)
+        let answer = Answer::of(&row)?;
+        listener.learn(&key, &answer, *queue);
+        self.outcome(answer, claim, sent)
     }
 }
 
@@ -244,22 +247,17 @@ impl Backend for PostgresBackend {
     async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
         let sql = "SELECT * FROM lock_v1.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         let (key, statement) = Self::about(sql, &request.claim)?;
-        let session = self.shared.inbox.current();
-        let hears = session.and_then(|session| Some((session.known(&key)?, session)));
+        let listener = self.shared.inbox.listener(&key);
         let statement = statement
             .int(millis(request.ttl))
             .int(count(request.tokens))
             .bool(request.queue)
             .bool(request.value)
-            .text(self.shared.inbox.name())
+            .text(listener.name())
             .int(self.limit());
         let (row, sent) = self.shared.ask_lease(&key, statement).await?;
         let answer = Answer::of(&row)?;
-        if let Some((watch, session)) = hears.filter(|_| answer.is_deaf(request.queue)) {
-            // Its tables were emptied, say.
-            tracing::debug!(key = %request.claim.key, "the database has forgotten a watch");
-            session.deafen(&key, watch);
-        }
+        listener.learn(&key, &answer, request.queue);
         self.outcome(answer, &request.claim, sent)
     }
 

@@ -40,18 +40,20 @@ impl QuorumNode for PostgresBackend {
         let sql =
             "SELECT (v.a).*, v.holder FROM lock_v1.vote($1, $2, $3, $4, $5, $6, $7, $8, $9) v";
         let (key, statement) = Self::about(sql, &request.claim)?;
+        let listener = self.shared.inbox.listener(&key);
         let statement = statement
             .int(millis(request.ttl))
             .int(count(request.tokens))
             // The database takes a floor that is so high for a lower one.
             .long(i64::try_from(*floor).unwrap_or(i64::MAX))
-            .text(self.shared.inbox.name())
+            .text(listener.name())
             .with(expected, Type::TEXT);
         let (row, sent) = self.shared.ask_lease(&key, statement).await?;
         let answer = Answer::of(&row)?;
         if answer.verdict.as_deref() == Some("A") {
             return Ok(Vote::Abstains);
         }
+        listener.learn(&key, &answer, false);
         let holder: Option<&str> = column(&row, HOLDER)?;
         match self.outcome(answer, &request.claim, sent)? {
             AcquireOutcome::Granted(grant) => Ok(Vote::Granted(grant)),

@@ -47,8 +47,8 @@ pub(super) enum Scene {
     CutOff,
     /// All workers but one are killed at once.
     Killed,
-    /// As `Killed`, with one task for each worker. A task that polls may starve beside the tasks of one process, which
-    /// pass the lock on among themselves.
+    /// As `Killed`, with one task for each worker. Otherwise the tasks of one worker pass the lock on among themselves,
+    /// and a polling task of another worker may starve.
     SinglesKilled,
     /// Connections are closed once.
     Disconnected,

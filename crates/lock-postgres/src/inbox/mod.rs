@@ -17,6 +17,7 @@ use tokio_postgres::{AsyncMessage, Client};
 
 pub(crate) use self::news::Placed;
 pub(crate) use self::session::Session;
+use crate::answer::Answer;
 use crate::failure;
 use crate::link::{DIRECT, Dial, Kept, Messages};
 
@@ -57,6 +58,13 @@ impl Inbox {
         self.current().map(|session| session.name.clone()).unwrap_or_default()
     }
 
+    /// The connection that listens now, for a request about this key.
+    pub(crate) fn listener(&self, key: &[u8]) -> Listener {
+        let session = self.current();
+        let latest = session.as_ref().and_then(|session| session.known(key));
+        Listener { session, latest }
+    }
+
     /// The connection that listens. Opens one if there is none.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, Error> {
         let Some(dial) = self.dial.clone() else {
@@ -64,6 +72,31 @@ impl Inbox {
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
         self.session.get_or_open(|| Ok(async move { listen(&dial).await })).await
+    }
+}
+
+/// The listening connection that a request names.
+pub(crate) struct Listener {
+    session: Option<Arc<Session>>,
+    /// The latest watch of the key that the database had confirmed before the request.
+    latest: Option<i64>,
+}
+
+impl Listener {
+    /// The name of the connection; empty if there is none.
+    pub(crate) fn name(&self) -> String {
+        self.session.as_ref().map(|session| session.name.clone()).unwrap_or_default()
+    }
+
+    /// Ends the watches of the key if the answer shows that the database has forgotten them. For example, somebody has
+    /// emptied its tables. `queue`: the request asks for a place.
+    pub(crate) fn learn(&self, key: &[u8], answer: &Answer, queue: bool) {
+        if let (Some(session), Some(latest)) = (&self.session, self.latest)
+            && answer.shows_no_watch(queue)
+        {
+            tracing::debug!("the database has forgotten a watch");
+            session.end_watches(key, latest);
+        }
     }
 }
 

@@ -68,27 +68,27 @@ impl Session {
         ears.filter(|ear| ear.watch == watch).for_each(|ear| ear.is_known = true);
     }
 
-    /// The number of a watch of the key that the database has confirmed.
+    /// The number of the latest watch of the key that the database has confirmed.
     pub(crate) fn known(&self, key: &[u8]) -> Option<i64> {
         let state = self.state();
-        state.watches.get(key)?.iter().find(|ear| ear.is_known).map(|ear| ear.watch)
+        state.watches.get(key)?.iter().filter(|ear| ear.is_known).map(|ear| ear.watch).max()
     }
 
-    /// Ends all watches of a key: the database has forgotten the one with this number, unless that has ended
-    /// meanwhile. The users of the watches begin new ones.
-    pub(crate) fn deafen(&self, key: &[u8], watch: i64) {
-        let mut state = self.state();
-        let has_it = |ears: &Vec<Ear>| ears.iter().any(|ear| ear.watch == watch);
-        let ended = state.watches.get(key).is_some_and(has_it).then(|| state.watches.remove(key));
-        drop(state);
-        drop(ended);
+    /// Ends the watches of a key that the database had confirmed when `latest` was the latest one, because the database
+    /// has forgotten them. Their users then watch again.
+    pub(crate) fn end_watches(&self, key: &[u8], latest: i64) {
+        self.remove_if(key, |ear| ear.is_known && ear.watch <= latest);
     }
 
     pub(crate) fn remove(&self, key: &[u8], watch: i64) {
+        self.remove_if(key, |ear| ear.watch == watch);
+    }
+
+    fn remove_if(&self, key: &[u8], is_over: impl Fn(&Ear) -> bool) {
         let mut state = self.state();
         let mut removed = Vec::new();
         if let Some(watches) = state.watches.get_mut(key) {
-            removed.extend(watches.extract_if(.., |ear| ear.watch == watch));
+            removed.extend(watches.extract_if(.., |ear| is_over(ear)));
             if watches.is_empty() {
                 state.watches.remove(key);
             }

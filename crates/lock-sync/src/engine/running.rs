@@ -445,8 +445,8 @@ async fn convert(backend: &dyn Backend, request: &Convert) -> Result<AcquireOutc
     backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }
 
-/// Waits for the answer to a request that was repeated meanwhile. The store may have granted the claim, or given it a
-/// place, after it undid what the second request had got.
+/// Waits for the answer to the first of two requests. The store may carry out the first one last, after the release. Then
+/// its grant or its place goes back too.
 async fn undo_late_answer(
     entry: Arc<impl Asks>,
     claim: Claim,

@@ -182,18 +182,18 @@ async fn a_place_that_arrives_after_its_request_was_repeated_is_given_up() {
     assert!(poll_once(leaving.as_mut()).await.is_pending());
     pair.ours.faults().on(Verb::Acquire).hold_requests().open();
     drop(leaving);
-    // The driver repeats it, gets a place and gives it up.
+    // The driver repeats the request, gets a place, and gives the place up.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!((pair.ours.stats().acquires, pair.ours.stats().releases), (2, 1));
     assert_eq!(waiting(&pair).await, 0);
-    // Only now does the first request arrive, and gets a place.
+    // Now the first request arrives and gets a place.
     stuck.open();
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(waiting(&pair).await, 0);
     assert_eq!(pair.ours.stats().releases, 2);
 }
 
-/// A client that hears nothing gets no place. So the second answer says nothing about the place of the first.
+/// A client that hears nothing gets no place. So the second answer does not show that the first request has a place.
 #[tokio::test(start_paused = true)]
 async fn a_place_is_given_up_although_the_repeated_request_got_none() {
     let pair = Pair::local();

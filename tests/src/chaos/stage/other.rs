@@ -79,7 +79,7 @@ impl Other {
     }
 
     /// The processes that serve, if the server runs and no fault is being applied to it at this moment. PostgreSQL has
-    /// one for each connection.
+    /// one for each connection, and some of its own.
     pub(super) fn processes(&self) -> Vec<u32> {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
         match &self.server {

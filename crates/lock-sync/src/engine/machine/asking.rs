@@ -103,7 +103,7 @@ impl<W> Machine<W> {
         }
     }
 
-    /// A request for this claim has no answer, or has failed, and is repeated: the store may carry it out.
+    /// The process repeats a request for this claim. The store may still carry out the first one.
     pub(in super::super) fn attempt_repeated(&mut self, asked: &Claim) {
         if let Some(asking) = self.asking_for(asked.owner) {
             asking.placed = true;
@@ -142,7 +142,7 @@ impl<W> Machine<W> {
         (asking.refused, asking.request.outage) = (true, None);
         (self.run, self.alone_since) = (1, None);
         let mut pause = self.pause_after(&asking.claim, refusal);
-        if !asking.placed && self.has_all(mode) {
+        if !queued && self.has_all(mode) {
             // The store may allow more permits by now than the mode declares.
             pause = pause.min(INSIST_AFTER);
         }

@@ -277,7 +277,7 @@ impl<W> Machine<W> {
         }
     }
 
-    /// An answer about a claim that the machine may have dropped. What the store has given goes back.
+    /// An answer about a claim. If the machine has dropped the claim, its grant or its place goes back.
     pub(in super::super) fn refuse(
         &mut self,
         claim: &Claim,
