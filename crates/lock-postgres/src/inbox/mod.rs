@@ -55,7 +55,7 @@ impl Inbox {
 
     /// The name of the connection that listens; empty if none does.
     pub(crate) fn name(&self) -> String {
-        self.current().map(|session| session.name.clone()).unwrap_or_default()
+        name_of(self.current().as_deref())
     }
 
     /// The connection that listens now, for a request about this key.
@@ -75,6 +75,10 @@ impl Inbox {
     }
 }
 
+fn name_of(session: Option<&Session>) -> String {
+    session.map(|session| session.name.clone()).unwrap_or_default()
+}
+
 /// The listening connection that a request names.
 pub(crate) struct Listener {
     session: Option<Arc<Session>>,
@@ -85,7 +89,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// The name of the connection; empty if there is none.
     pub(crate) fn name(&self) -> String {
-        self.session.as_ref().map(|session| session.name.clone()).unwrap_or_default()
+        name_of(self.session.as_deref())
     }
 
     /// Ends the watches of the key if the answer shows that the database has forgotten them. For example, somebody has
