@@ -115,6 +115,12 @@ impl<'h, H: Harness> Scene<'h, H> {
         self.harness.ttl()
     }
 
+    /// The lease time of a lease of which a law lets a part pass before another client asks for the key. The rest must
+    /// be enough for a request on a machine that is busy.
+    pub(super) fn twice(&self) -> Ttl {
+        Ttl::new(self.ttl().duration() * 2).unwrap_or(Ttl::MAX)
+    }
+
     /// A lease time that outlasts the test.
     pub(super) fn long(&self) -> Ttl {
         Ttl::new(self.ttl().duration() * 40).unwrap_or(Ttl::MAX)

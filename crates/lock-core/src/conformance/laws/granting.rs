@@ -231,9 +231,9 @@ pub(in super::super) async fn a_grant_is_dated_from_before_the_request<H: Harnes
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.ttl());
+    let (key, ttl) = (scene.key()?, scene.twice());
     let request = Acquire::new(scene.claim(&key)?, ttl);
-    let slow = seen_late(holder.try_acquire(&request), scene.pause(ttl.duration() / 2)).await;
+    let slow = seen_late(holder.try_acquire(&request), scene.pause(ttl.duration() / 4)).await;
     let grant = granted(slow??)?;
     let latest = ttl.valid_until(holder.clock().now());
     ensure!(grant.valid_until <= latest, "the deadline leaves less than the drift to the store's");

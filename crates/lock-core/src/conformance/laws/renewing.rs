@@ -12,7 +12,7 @@ pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'
     let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, ttl).await?.valid_until;
     // The store may be late to end the first lease, and the second one has to outlast that.
-    let longer = Ttl::new(twice(ttl).duration() + holder.limits().lag)?;
+    let longer = Ttl::new(scene.twice().duration() + holder.limits().lag)?;
     let second = holder.renewed(&claim, longer).await?;
     ensure!(second > first, "the renewed deadline is not after the first");
     scene.outlast(ttl.duration()).await;
@@ -41,10 +41,10 @@ pub(in super::super) async fn a_renewal_is_dated_from_before_the_request<H: Harn
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.ttl());
+    let (key, ttl) = (scene.key()?, scene.twice());
     let claim = scene.claim(&key)?;
     holder.granted(&claim, scene.long()).await?;
-    let slow = seen_late(holder.renew(&claim, ttl), scene.pause(ttl.duration() / 2)).await;
+    let slow = seen_late(holder.renew(&claim, ttl), scene.pause(ttl.duration() / 4)).await;
     let valid_until = renewed(slow?)?;
     let latest = ttl.valid_until(holder.clock().now());
     ensure!(valid_until <= latest, "the deadline leaves less than the drift to the store's");
@@ -149,8 +149,4 @@ pub(in super::super) async fn a_renewal_can_reserve_tokens<H: Harness>(
     let next = other.granted(&scene.claim(&key)?, ttl).await?.tokens.first();
     ensure!(next > highest, "{next} was granted, but up to {highest} was reserved");
     Ok(())
-}
-
-fn twice(ttl: Ttl) -> Ttl {
-    Ttl::new(ttl.duration() * 2).unwrap_or(Ttl::MAX)
 }
