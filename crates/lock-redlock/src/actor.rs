@@ -10,8 +10,8 @@ use lock_core::{Acquire, Claim, Error, QuorumNode, Ttl, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::agenda::Duty;
+use crate::asked::late;
 use crate::ballot::Ballot;
-use crate::claims::Held;
 use crate::inner::Core;
 
 /// How often to ask a node in a row to vote for a held lease, and how long after a refusal. A contender may have the
@@ -129,29 +129,36 @@ impl<N: QuorumNode> Core<N> {
         is_done
     }
 
-    /// Asks the node to vote for the rest of a held lease, so that this vote ends with the other votes. Returns whether
-    /// the node has answered, or the lease has ended.
+    /// Asks the node until it has voted for a held lease. Returns whether the node has answered, or the lease has ended.
     async fn held(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
         for _ in 0..TRIES {
-            let now = self.clock.now();
-            let held = self.claims.held(claim, now);
-            let held = held.filter(|_| self.claims.wants(claim, ballot, now));
-            let rest = |held: &Held| Ttl::new(held.valid_until.saturating_duration_since(now)).ok();
-            let Some((held, ttl)) = held.and_then(|held| Some((held, rest(&held)?))) else {
-                return true;
-            };
-            let request = Arc::new(Acquire::new(claim.clone(), ttl));
-            let limit = self.nodes[ballot.node].limit(self.settings.limit(ttl));
-            let vote = Arc::clone(self).vote(request, ballot, held.tokens.last());
-            match timeout(limit, vote).await {
-                Ok(Ok(Vote::Busy { .. })) => sleep(PAUSE).await,
-                answer => {
-                    let has_answered = answer.is_ok_and(|answer| is_final(&answer));
-                    return has_answered || !self.claims.wants(claim, ballot, self.clock.now());
+            match self.vote_for_held(claim, ballot).await {
+                None => return true,
+                Some(Ok(Vote::Busy { .. })) => sleep(PAUSE).await,
+                Some(answer) => {
+                    let is_wanted = || self.claims.wants(claim, ballot, self.clock.now());
+                    return is_final(&answer) || !is_wanted();
                 }
             }
         }
         true
+    }
+
+    /// Asks the node to vote for the rest of a held lease, so that this vote ends with the other votes. `None` if the
+    /// lease has ended.
+    pub(crate) async fn vote_for_held(
+        self: &Arc<Self>,
+        claim: &Claim,
+        ballot: Ballot,
+    ) -> Option<Result<Vote, Error>> {
+        let now = self.clock.now();
+        let held = self.claims.held(claim, now);
+        let held = held.filter(|_| self.claims.wants(claim, ballot, now))?;
+        let ttl = Ttl::new(held.valid_until.saturating_duration_since(now)).ok()?;
+        let request = Arc::new(Acquire::new(claim.clone(), ttl));
+        let limit = self.nodes[ballot.node].limit(self.settings.limit(ttl));
+        let vote = Arc::clone(self).vote(request, ballot, held.tokens.last());
+        Some(timeout(limit, vote).await.unwrap_or_else(|_| Err(late(limit))))
     }
 }
 

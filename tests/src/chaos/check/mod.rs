@@ -42,6 +42,7 @@ mod operations;
 mod overtaking;
 mod permits;
 mod recovery;
+mod sequels;
 mod terms;
 mod tokens;
 mod tries;

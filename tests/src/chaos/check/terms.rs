@@ -10,7 +10,7 @@ use super::trouble::Trouble;
 use super::unrest::Unrest;
 use super::{Property, Violation};
 use crate::chaos::history::Event;
-use crate::chaos::table::{Lasts, Promise, SETS_TOKENS_BACK, explains, promise, sets_tokens_back};
+use crate::chaos::table::{Lasts, Promise, explains, promise};
 use crate::chaos::{Deployment, Extent, Fault, Victim};
 
 /// The facts that the checkers need about a run.
@@ -72,7 +72,7 @@ pub(super) struct Window {
     pub(super) end: Instant,
     pub(super) why: &'static str,
     /// The fault behind it; `None` if the machine was late.
-    fault: Option<Fault>,
+    pub(super) fault: Option<Fault>,
 }
 
 impl Terms {
@@ -232,6 +232,7 @@ impl Terms {
             .filter_map(|trouble| self.window(trouble, trouble.extent, property));
         let mut windows: Vec<_> = alone.chain(self.combined(property)).collect();
         windows.extend(self.set_back(property));
+        windows.extend(self.missed(property));
         if let Some(least) = self.least_lateness(property) {
             let late = self.late.iter().filter(|(.., late)| *late >= least);
             let why = "the machine was late";
@@ -297,27 +298,6 @@ impl Terms {
             Overtaking | Recovery | Wakeups => Some(self.slack / 2),
             _ => None,
         }
-    }
-
-    /// The time after a server forgot the tokens that it gave out when its clock was ahead.
-    fn set_back(&self, property: Property) -> Option<Window> {
-        let forgot = self.troubles.iter().filter(|then| {
-            let ahead = |first: &Trouble| {
-                first.begin <= then.end
-                    && sets_tokens_back(self.deployment, first.fault, then.fault)
-            };
-            self.troubles.iter().any(ahead)
-        });
-        let first = forgot.min_by_key(|trouble| trouble.begin)?;
-        use Property::{Commits, Resource, Snapshots, Tokens};
-
-        let is_about_tokens = matches!(property, Tokens | Resource | Commits | Snapshots);
-        is_about_tokens.then_some(Window {
-            begin: first.begin,
-            end: Instant::FAR_FUTURE,
-            why: SETS_TOKENS_BACK,
-            fault: Some(first.fault),
-        })
     }
 
     fn after(&self, lasts: Lasts) -> Duration {

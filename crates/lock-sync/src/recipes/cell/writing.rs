@@ -210,7 +210,7 @@ async fn begin(hold: &mut Hold, last: bool) -> Result<Write, Unwritten> {
     hold.check().map_err(Unwritten::Lost)?;
     let message =
         "an earlier write has no answer, and no fencing token is left to tell the two apart";
-    Err(Unwritten::Refused(Error::new(ErrorKind::Timeout, message)))
+    Err(Unwritten::Refused(Error::new(ErrorKind::NotReady, message)))
 }
 
 /// The reason for the end of a write. After a request without an answer, the outcome is unclear.

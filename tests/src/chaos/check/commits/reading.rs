@@ -139,7 +139,10 @@ impl<'a> Reader<'a, '_> {
                 self.answered((client, *op), Outcome::Stored(at, *version));
             }
             Deed::Unstored { op, why, certain } => {
-                self.failed((client, *op), at, why);
+                let is_unready = matches!(why, Refusal::Failed(kind) if kind == "NotReady");
+                if !(*certain && is_unready && self.terms.lacks_tokens(at)) {
+                    self.failed((client, *op), at, why);
+                }
                 let outcome = if *certain { Outcome::Not } else { Outcome::Unknown };
                 self.answered((client, *op), outcome);
             }

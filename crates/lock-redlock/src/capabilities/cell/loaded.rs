@@ -1,186 +1,21 @@
-//! A value beside a lock.
+//! The value that follows from the answers of the nodes; pure.
 
-use std::sync::Arc;
+use lock_core::{Cell, Error, ErrorKind, FencingToken, Result};
 
-use async_trait::async_trait;
-use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key};
-use lock_core::{QuorumNode, Result, Stored};
-
-use crate::Redlock;
-use crate::inner::Core;
-use crate::quorum::{NodeSet, Quorum};
-
-/// The mark that replaces an erased value on a node. Callers store these bytes only by accident.
-const ERASED: &[u8; 16] = b"\x9e\x1d\x5c\xa2\x07\xf3\x44\xb8\xe6\x2b\xd1\x70\x8a\x95\x3f\xc9";
-
-/// A majority stores each value, so every majority has a node that knows it. If a write was reported as
-/// [written](Stored::Written), every later load returns its value, until a later value is written. Only the nodes that
-/// took part in the write have the value: the quorum copies it to no other node later. A node that has lost its data
-/// votes again after a while, and counts as a node that never had the value.
-///
-/// A value counts as not written only if every node has refused it. If some nodes have it or do not answer, and they
-/// are no majority, the write fails with a retryable error.
-///
-/// If a value has reached fewer nodes than a majority, one load may see it and the next load may not, until the next
-/// value is stored. Such a value is not [settled](Cell::settled): a value is settled only if a majority has said that
-/// it has the value, under one token. If two values have one token, and too few nodes answer to tell which is later,
-/// the load fails with a retryable error.
-///
-/// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it.
-/// If the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is
-/// unknown because nodes are silent, a load returns no value. If the erasure then fails, other clients may see the
-/// value again. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
-///
-/// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
-/// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see
-/// there cannot become settled.
-#[async_trait]
-impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
-    async fn load(&self, key: &Key) -> Result<Option<Cell>> {
-        let core = self.core();
-        let (loaded, latest) = load_from(core, key, (0..core.quorum.nodes()).collect()).await?;
-        Ok(latest.and_then(|latest| match decode(&latest) {
-            None if !loaded.may_be_settled(latest.token) => loaded.before(latest.token),
-            seen => seen,
-        }))
-    }
-
-    async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>> {
-        let core = self.core();
-        let Some(held) = core.claims.held(claim, core.clock.now()) else {
-            let message = "it cannot be loaded under a claim that is not held here";
-            return Err(Error::new(ErrorKind::NotHeld, message));
-        };
-        let (_, latest) = load_from(core, &claim.key, held.nodes).await?;
-        let now = core.clock.now();
-        // The same nodes may have renewed the lease meanwhile.
-        let renewed = || core.claims.held(claim, now).map(|held| held.nodes).unwrap_or_default();
-        if now >= held.valid_until && !held.nodes.without(renewed()).is_empty() {
-            let message = "the lease may have been over before a majority had said what was stored";
-            return Err(Error::new(ErrorKind::NotReady, message));
-        }
-        Ok(latest.as_ref().and_then(decode))
-    }
-
-    fn load_is_conclusive(&self) -> bool {
-        self.core().quorum.nodes() == 1
-    }
-
-    async fn store(
-        &self,
-        claim: &Claim,
-        token: FencingToken,
-        value: Option<&[u8]>,
-    ) -> Result<Stored> {
-        Cell::check(claim, value)?;
-        let core = self.core();
-        let stored = encode(value);
-        let (written, outcome) = store_on_all(core, claim, token, Some(stored)).await?;
-        if value.is_none() && written == core.quorum.nodes() {
-            // No node has an older value that could come back, so the mark is not needed any more.
-            let _best_effort = store_on_all(core, claim, token, None).await;
-        }
-        Ok(outcome)
-    }
-}
-
-/// The values of these nodes, as far as they matter, and the latest value in the form in which the
-/// nodes keep it.
-async fn load_from<N: QuorumNode + CellBackend>(
-    core: &Arc<Core<N>>,
-    key: &Key,
-    nodes: NodeSet,
-) -> Result<(Loaded, Option<Cell>)> {
-    let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
-        let key = key.clone();
-        async move { core.call(node, "load", |it| it.load(&key)).await }
-    });
-    let mut loaded = Loaded { quorum: core.quorum, cells: Vec::new() };
-    while loaded.cells.len() + asked.open().len() >= core.quorum.needed() {
-        let Some((_, cell)) = asked.next().await else { break };
-        loaded.cells.extend(cell);
-        if !asked.has_ready()
-            && loaded.cells.len() >= core.quorum.needed()
-            && let Some(latest) = loaded.decided()
-        {
-            return Ok((loaded, latest));
-        }
-    }
-    if loaded.cells.len() < core.quorum.needed() {
-        return Err(asked.failure("loaded it", loaded.cells.len()));
-    }
-    let latest = loaded.likeliest()?;
-    Ok((loaded, latest))
-}
-
-/// How many nodes have written the value, and the outcome.
-async fn store_on_all<N: QuorumNode + CellBackend>(
-    core: &Arc<Core<N>>,
-    claim: &Claim,
-    token: FencingToken,
-    value: Option<Vec<u8>>,
-) -> Result<(usize, Stored)> {
-    let (needed, nodes) = (core.quorum.needed(), core.quorum.nodes());
-    let value: Option<Arc<[u8]>> = value.map(Into::into);
-    // The quorum removes the mark only if every node has it, so the answers of all nodes count.
-    let waits_for_all = value.as_deref().is_none_or(|value| value == ERASED);
-    let mut known = claim.clone();
-    known.owner = core.claims.owner(claim);
-    let mut asked = core.ask(0..nodes, core.settings.patience(), |core, node| {
-        let (claim, value) = (known.clone(), value.clone());
-        async move {
-            core.call(node, "store", |it| it.store(&claim, token, value.as_deref())).await
-        }
-    });
-    let (mut written, mut refused, mut unclear) = (0, 0, 0);
-    loop {
-        let open = asked.open().len();
-        // A later holder may find a value that one node has. So a value counts as not written only if all nodes have
-        // refused it.
-        let fails = written + open < needed && written + unclear > 0;
-        let is_decided = written >= needed || fails;
-        if open == 0 || (is_decided && !waits_for_all && !asked.has_ready()) {
-            break;
-        }
-        match asked.next().await {
-            Some((_, Some(Stored::Written))) => written += 1,
-            Some((_, Some(_))) => refused += 1,
-            Some((node, None)) => {
-                unclear += usize::from(asked.error_of(node).is_none_or(Error::is_retryable));
-            }
-            None => break,
-        }
-    }
-    unclear += asked.open().len();
-    let outcome = match () {
-        () if written >= needed => Ok((written, Stored::Written)),
-        () if refused == nodes => Ok((written, Stored::NotHeld)),
-        () if written + unclear == 0 => Err(asked.failure("stored it", 0)),
-        () => Err(in_doubt(asked.failure("stored it", written))),
-    };
-    asked.finish();
-    outcome
-}
-
-/// An error after which some nodes may have the value.
-fn in_doubt(error: Error) -> Error {
-    if error.is_retryable() {
-        return error;
-    }
-    Error::with_source(ErrorKind::NotReady, error.to_string(), error)
-}
+use super::kept::{ERASED, decode};
+use crate::quorum::Quorum;
 
 /// What the nodes loaded.
 #[derive(Debug)]
-struct Loaded {
-    quorum: Quorum,
-    cells: Vec<Option<Cell>>,
+pub(super) struct Loaded {
+    pub(super) quorum: Quorum,
+    pub(super) cells: Vec<Option<Cell>>,
 }
 
 impl Loaded {
     /// The latest value in the form in which the nodes keep it. `None` while a further answer may change the value,
     /// whether it is settled, or whether its writer still holds the lock.
-    fn decided(&self) -> Option<Option<Cell>> {
+    pub(super) fn decided(&self) -> Option<Option<Cell>> {
         let Some(token) = self.latest() else { return Some(None) };
         let [(value, count)] = *self.values(token) else { return None };
         if !self.is_settled(count) {
@@ -198,7 +33,7 @@ impl Loaded {
     }
 
     /// The latest value in the form in which the nodes keep it, once no more nodes will answer.
-    fn likeliest(&self) -> Result<Option<Cell>> {
+    pub(super) fn likeliest(&self) -> Result<Option<Cell>> {
         let Some(token) = self.latest() else { return Ok(None) };
         let unknown = self.quorum.nodes() - self.cells.len();
         let values = self.values(token);
@@ -228,14 +63,14 @@ impl Loaded {
     }
 
     /// Whether a majority may have the last value under this token, if the silent nodes have it.
-    fn may_be_settled(&self, token: FencingToken) -> bool {
+    pub(super) fn may_be_settled(&self, token: FencingToken) -> bool {
         let most = self.values(token).iter().map(|(_, count)| *count).max().unwrap_or_default();
         let silent = self.quorum.nodes() - self.cells.len();
         self.is_settled(most + silent)
     }
 
     /// The value before the values under this token, if a node still has one.
-    fn before(&self, token: FencingToken) -> Option<Cell> {
+    pub(super) fn before(&self, token: FencingToken) -> Option<Cell> {
         let earlier = self.cells.iter().flatten().filter(|cell| cell.token < token);
         let last = earlier.map(|cell| cell.token).max()?;
         let values = self.values(last);
@@ -267,26 +102,6 @@ impl Loaded {
     fn holding(&self, token: FencingToken) -> usize {
         self.cells.iter().flatten().filter(|cell| cell.token == token && cell.held).count()
     }
-}
-
-/// A value as the nodes keep it. A value that looks like the mark gets one more byte.
-fn encode(value: Option<&[u8]>) -> Vec<u8> {
-    match value {
-        None => ERASED.to_vec(),
-        Some(value) if value.starts_with(ERASED) => [value, &[0]].concat(),
-        Some(value) => value.to_vec(),
-    }
-}
-
-fn decode(kept: &Cell) -> Option<Cell> {
-    let stored = &*kept.value;
-    if stored == ERASED {
-        return None;
-    }
-    let escaped = stored.strip_suffix(&[0]).filter(|_| stored.starts_with(ERASED));
-    let mut cell = kept.clone();
-    cell.value = escaped.unwrap_or(stored).to_vec();
-    Some(cell)
 }
 
 #[cfg(test)]
@@ -366,19 +181,6 @@ mod tests {
         assert_eq!(value(&all.likeliest().unwrap()), Some((&b"second"[..], true, true)));
         let error = loaded(3, &[second, first]).likeliest().unwrap_err();
         assert!(error.is_retryable(), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn a_value_is_kept_as_it_is(
-            stem in prop_oneof![Just(vec![]), Just(ERASED.to_vec())],
-            rest in prop::collection::vec(any::<u8>(), 0..4),
-        ) {
-            let value = [stem, rest].concat();
-            prop_assert_ne!(encode(Some(&value)), encode(None));
-            let kept = Cell::new(encode(Some(&value)), FencingToken::new(7), true);
-            prop_assert_eq!(decode(&kept).map(|cell| cell.value), Some(value));
-        }
     }
 
     /// Bytes that a node may have, from any client.

@@ -1,0 +1,122 @@
+//! A value beside a lock.
+
+mod kept;
+mod loaded;
+mod storing;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key};
+use lock_core::{QuorumNode, Result, Stored};
+
+use self::kept::{decode, encode};
+use self::loaded::Loaded;
+use self::storing::Write;
+use crate::Redlock;
+use crate::inner::Core;
+use crate::quorum::NodeSet;
+
+/// A majority stores each value, so every majority has a node that knows it. If a write was reported as
+/// [written](Stored::Written), every later load returns its value, until a later value is written.
+///
+/// A write asks all nodes. If only some nodes have voted for the lease, the other nodes vote for the lease first. When a
+/// majority has written the value, the write waits for the other nodes for another 20 ms at most. So the value outlives
+/// the loss of a minority. Nodes that are away during the write are an exception: the quorum does not copy the value to
+/// them later. A node that has lost its data votes again after a while, and counts as a node that never had the value.
+/// If a majority is without the value for these two reasons, a load may not see the value any more.
+///
+/// A value counts as not written only if every node has refused it. If some nodes have it or do not answer, and they
+/// are no majority, the write fails with a retryable error.
+///
+/// If a value has reached fewer nodes than a majority, one load may see it and the next load may not, until the next
+/// value is stored. Such a value is not [settled](Cell::settled): a value is settled only if a majority has said that
+/// it has the value, under one token. If two values have one token, and too few nodes answer to tell which is later,
+/// the load fails with a retryable error.
+///
+/// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it.
+/// If the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is
+/// unknown because nodes are silent, a load returns no value. If the erasure then fails, other clients may see the
+/// value again. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
+///
+/// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
+/// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see
+/// there cannot become settled.
+#[async_trait]
+impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
+    async fn load(&self, key: &Key) -> Result<Option<Cell>> {
+        let core = self.core();
+        let (loaded, latest) = load_from(core, key, (0..core.quorum.nodes()).collect()).await?;
+        Ok(latest.and_then(|latest| match decode(&latest) {
+            None if !loaded.may_be_settled(latest.token) => loaded.before(latest.token),
+            seen => seen,
+        }))
+    }
+
+    async fn load_under(&self, claim: &Claim) -> Result<Option<Cell>> {
+        let core = self.core();
+        let Some(held) = core.claims.held(claim, core.clock.now()) else {
+            let message = "it cannot be loaded under a claim that is not held here";
+            return Err(Error::new(ErrorKind::NotHeld, message));
+        };
+        let (_, latest) = load_from(core, &claim.key, held.nodes).await?;
+        let now = core.clock.now();
+        // The same nodes may have renewed the lease meanwhile.
+        let renewed = || core.claims.held(claim, now).map(|held| held.nodes).unwrap_or_default();
+        if now >= held.valid_until && !held.nodes.without(renewed()).is_empty() {
+            let message = "the lease may have been over before a majority had said what was stored";
+            return Err(Error::new(ErrorKind::NotReady, message));
+        }
+        Ok(latest.as_ref().and_then(decode))
+    }
+
+    fn load_is_conclusive(&self) -> bool {
+        self.core().quorum.nodes() == 1
+    }
+
+    async fn store(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Result<Stored> {
+        Cell::check(claim, value)?;
+        let core = self.core();
+        let write = |value| Write { claim: claim.clone(), token, value };
+        let (written, outcome) = write(Some(encode(value))).on_all(core).await?;
+        if value.is_none() && written == core.quorum.nodes() {
+            // No node has an older value that could come back, so the mark is not needed any more.
+            let _best_effort = write(None).on_all(core).await;
+        }
+        Ok(outcome)
+    }
+}
+
+/// The values of these nodes, as far as they matter, and the latest value in the form in which the
+/// nodes keep it.
+async fn load_from<N: QuorumNode + CellBackend>(
+    core: &Arc<Core<N>>,
+    key: &Key,
+    nodes: NodeSet,
+) -> Result<(Loaded, Option<Cell>)> {
+    let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
+        let key = key.clone();
+        async move { core.call(node, "load", |it| it.load(&key)).await }
+    });
+    let mut loaded = Loaded { quorum: core.quorum, cells: Vec::new() };
+    while loaded.cells.len() + asked.open().len() >= core.quorum.needed() {
+        let Some((_, cell)) = asked.next().await else { break };
+        loaded.cells.extend(cell);
+        if !asked.has_ready()
+            && loaded.cells.len() >= core.quorum.needed()
+            && let Some(latest) = loaded.decided()
+        {
+            return Ok((loaded, latest));
+        }
+    }
+    if loaded.cells.len() < core.quorum.needed() {
+        return Err(asked.failure("loaded it", loaded.cells.len()));
+    }
+    let latest = loaded.likeliest()?;
+    Ok((loaded, latest))
+}
