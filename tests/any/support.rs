@@ -9,14 +9,17 @@ pub(crate) async fn clients(url: &str) -> [Locks; 2] {
     [lock_any::connect(url).await.unwrap(), lock_any::connect(url).await.unwrap()]
 }
 
-/// One client holds the lock, and the other one waits for it.
+/// One client holds the lock, and the other one waits for it. Afterwards the lock is free.
 pub(crate) async fn exclude_each_other([one, other]: &[Locks; 2]) {
     let (here, there) = (one.mutex("it", ()).unwrap(), other.mutex("it", ()).unwrap());
     let guard = soon(here.lock()).await.unwrap();
     assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
-    let waiting = tokio::spawn(async move { there.lock().await.map(drop) });
+    let waiting = tokio::spawn(async move {
+        let guard = there.lock().await.unwrap();
+        guard.release().await.unwrap();
+    });
     drop(guard);
-    soon(waiting).await.unwrap().unwrap();
+    soon(waiting).await.unwrap();
 }
 
 /// One client has the only permit, and the other one gets it afterwards.

@@ -86,10 +86,11 @@ local function shared_until(name)
   return ends and ends > now and ends or nil
 end
 
--- Extends the lock and its satellites to the end of the last sharer's lease.
+-- Extends the lock and its satellites to the end of the last sharer's lease. If only sharers are left whose leases are
+-- over, the next call removes them.
 local function keep_shared()
-  local last = call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
-  local rest = math.max(last - now, 1)
+  local rest = call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2] - now
+  rest = rest > 0 and rest or 1000
   call('PEXPIRE', KEYS[1], rest)
   call('PEXPIRE', KEYS[5], rest + 1000)
   call('PEXPIRE', KEYS[6], rest + 1000)
@@ -99,10 +100,9 @@ end
 local function share(name, lease, record)
   local mode = mode_of(name)
   note_lease(lease) --terms
-  if value then
-    -- This write is not refused for want of memory, and neither are the writes after it.
-    call('PEXPIRE', KEYS[1], lease)
-  else
+  -- This write is not refused for want of memory, and neither are the writes after it. The lock is gone if its last lease
+  -- has ended during this call.
+  if not value or call('PEXPIRE', KEYS[1], lease) ~= 1 then
     call('DEL', KEYS[5], KEYS[6])
     put(marker(mode), lease)
   end
