@@ -55,11 +55,11 @@ fn share(plan: &Plan, cast: &Cast) -> u32 {
     let over = plan.deployment;
     // A flaw shows with few workers, which sleep for most of the time.
     if cast.flaw.is_some() {
-        CORE / 4
-    } else if over.is_other() || Deployment::FAIL_OVER.contains(&over) {
-        CORE
-    } else {
+        CORE / 6
+    } else if Deployment::FAIL_OVER.contains(&over) {
         CORE / 3 * 2
+    } else {
+        CORE / 2
     }
 }
 
