@@ -1,7 +1,7 @@
 //! What the tests of all stores do with two clients.
 
 use lock_any::doctor::{Report, Severity};
-use lock_any::lock_sync::{Locks, TryLockError};
+use lock_any::lock_sync::{Locks, MutexGuard, TryLockError};
 use lock_tests::soon;
 
 /// Two clients of one store.
@@ -16,7 +16,7 @@ pub(crate) async fn exclude_each_other([one, other]: &[Locks; 2]) {
     assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
     let waiting = tokio::spawn(async move {
         let guard = there.lock().await.unwrap();
-        guard.release().await.unwrap();
+        MutexGuard::release(guard).await.unwrap();
     });
     drop(guard);
     soon(waiting).await.unwrap();

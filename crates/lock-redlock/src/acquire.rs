@@ -134,7 +134,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             request: Arc::new(request.clone()),
             asker,
             began: core.clock.now(),
-            trip: trip(core),
+            trip: core.trip(),
             round: None,
             number: 0,
             rivals: Vec::new(),
@@ -324,11 +324,4 @@ fn too_late(request: &Acquire) -> Error {
     let ttl = request.ttl.duration();
     let message = format!("a lease of {ttl:?} was over before a quorum had granted it");
     Error::new(ErrorKind::Timeout, message)
-}
-
-/// How long a quorum takes to answer.
-fn trip<N>(core: &Core<N>) -> Duration {
-    let mut trips: Vec<_> = core.nodes.iter().filter_map(|node| node.pace.lock().trip()).collect();
-    trips.sort_unstable();
-    trips.get(core.quorum.needed() - 1).or(trips.last()).copied().unwrap_or_default()
 }

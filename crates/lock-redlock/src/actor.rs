@@ -6,11 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Claim, Error, QuorumNode, Ttl, Vote};
+use lock_core::{Acquire, Claim, Error, FencingToken, QuorumNode, Ttl, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::agenda::Duty;
-use crate::asked::late;
 use crate::ballot::Ballot;
 use crate::inner::Core;
 
@@ -129,36 +128,36 @@ impl<N: QuorumNode> Core<N> {
         is_done
     }
 
-    /// Asks the node until it has voted for a held lease. Returns whether the node has answered, or the lease has ended.
+    /// Asks the node for its vote for a held lease, and repeats that a few times after a refusal. Returns whether the
+    /// node has answered, or the vote is not wanted any more.
     async fn held(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
         for _ in 0..TRIES {
-            match self.vote_for_held(claim, ballot).await {
-                None => return true,
-                Some(Ok(Vote::Busy { .. })) => sleep(PAUSE).await,
-                Some(answer) => {
-                    let is_wanted = || self.claims.wants(claim, ballot, self.clock.now());
-                    return is_final(&answer) || !is_wanted();
+            let Some((request, floor)) = self.rest(claim, ballot) else { return true };
+            let limit = self.nodes[ballot.node].limit(self.settings.limit(request.ttl));
+            let vote = Arc::clone(self).vote(request, ballot, floor);
+            match timeout(limit, vote).await {
+                Ok(Ok(Vote::Busy { .. })) => sleep(PAUSE).await,
+                answer => {
+                    let has_answered = answer.is_ok_and(|answer| is_final(&answer));
+                    return has_answered || !self.claims.wants(claim, ballot, self.clock.now());
                 }
             }
         }
         true
     }
 
-    /// Asks the node to vote for the rest of a held lease, so that this vote ends with the other votes. `None` if the
-    /// lease has ended.
-    pub(crate) async fn vote_for_held(
-        self: &Arc<Self>,
+    /// The request for a vote for the rest of a held lease, so that this vote ends with the other votes; and the token
+    /// that the node has to know. `None` if the lease is over or nearly over, or the ballot was given up.
+    pub(crate) fn rest(
+        &self,
         claim: &Claim,
         ballot: Ballot,
-    ) -> Option<Result<Vote, Error>> {
+    ) -> Option<(Arc<Acquire>, FencingToken)> {
         let now = self.clock.now();
         let held = self.claims.held(claim, now);
         let held = held.filter(|_| self.claims.wants(claim, ballot, now))?;
         let ttl = Ttl::new(held.valid_until.saturating_duration_since(now)).ok()?;
-        let request = Arc::new(Acquire::new(claim.clone(), ttl));
-        let limit = self.nodes[ballot.node].limit(self.settings.limit(ttl));
-        let vote = Arc::clone(self).vote(request, ballot, held.tokens.last());
-        Some(timeout(limit, vote).await.unwrap_or_else(|_| Err(late(limit))))
+        Some((Arc::new(Acquire::new(claim.clone(), ttl)), held.tokens.last()))
     }
 }
 

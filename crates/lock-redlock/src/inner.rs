@@ -79,6 +79,14 @@ impl<N: QuorumNode> Core<N> {
         self.nodes.iter().map(|node| node.limit(usual)).max().unwrap_or(usual)
     }
 
+    /// How long a quorum takes to answer.
+    pub(crate) fn trip(&self) -> Duration {
+        let trips = self.nodes.iter().filter_map(|node| node.pace.lock().trip());
+        let mut trips: Vec<_> = trips.collect();
+        trips.sort_unstable();
+        trips.get(self.quorum.needed() - 1).or(trips.last()).copied().unwrap_or_default()
+    }
+
     /// Sends one request to several nodes.
     pub(crate) fn ask<T, F>(
         self: &Arc<Self>,

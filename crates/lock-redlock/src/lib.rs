@@ -75,7 +75,9 @@
 //! needs a second round only if several clients asked for a free lock at one moment and split the votes.
 //!
 //! A lease that is held for longer than 50 ms gets the votes of the other nodes in the background. So it outlives the
-//! loss of any minority.
+//! loss of any minority. A value beside the lock is written on all nodes, so a write in the first 50 ms asks the other
+//! nodes for their votes first, and takes two round trips. If a node answers late, the write takes two more round trips,
+//! and at least 20 ms.
 //!
 //! The rest of the work runs in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of
 //! yours. The quorum gives back votes that come too late, unless the lock is held. It repeats releases that a node has

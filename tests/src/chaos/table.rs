@@ -349,13 +349,14 @@ pub fn sets_tokens_back(deployment: Deployment, first: Fault, then: Fault) -> bo
 /// The reason why tokens may decrease.
 pub const SETS_TOKENS_BACK: &str = "the server has forgotten the tokens that it gave out when its clock was ahead, and follows the clock again";
 
-/// The reason why a value of a quorum may be gone.
-pub const MISSES_VALUES: &str =
-    "a value that one node has missed is lost if another node of its bare majority forgets it";
+/// Whether a node may miss a write under this fault.
+pub fn keeps_writes_away(fault: Fault) -> bool {
+    AWAY.contains(&fault) || LINKS.contains(&fault) && fault != Duplicate
+}
 
-/// The reason why a store may refuse a write after a write without an answer.
-pub const LACKS_TOKENS: &str = "servers whose clock was ahead give a lease no further tokens until their clocks have caught up, \
-                                and the other servers of a quorum follow";
+/// The reason why a value of a quorum may be gone.
+pub const MISSES_VALUES: &str = "the quorum copies a value to no node later, so the nodes that missed the value and the nodes that \
+                                 lost it may be a majority";
 
 /// Why a campaign may be served after one that began later, where errors are not excluded.
 pub const BEGINS_AGAIN: &str = "a campaign whose value could not be stored releases the lock, and starts again at the end of the line";
@@ -423,14 +424,7 @@ pub fn render() -> String {
         };
         text += &format!("\n{}. {}; {lasts}.", number + 1, rule.why);
     }
-    text += "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
-             to the end of the run: ";
-    text += SETS_TOKENS_BACK;
-    text += ".\n\nOver a quorum, a fault that makes nodes forget excludes values, commits and snapshots, to the end of the run, if these \
-             nodes are no minority together with the nodes that had a fault before: ";
-    text += MISSES_VALUES;
-    text += ".\n\nAfter `clock-jump`, a write that follows a write without an answer may be refused (`NotReady`), to the end of the run: ";
-    text += LACKS_TOKENS;
+    text += &sequels();
     text += ".\n\nNo run makes a server of a cluster, or one that sentinels watch, forget its data. Where a primary \
              restarts without its data before a replica takes over, nothing is promised without `Builder::data_quarantine`, which is off by \
              default. `tests/topologies/lost_data.rs` and `lost_slots.rs` test what that option promises";
@@ -438,6 +432,19 @@ pub fn render() -> String {
     text += BEGINS_AGAIN;
     text += ".\n";
     text
+}
+
+/// What faults exclude long after they were healed.
+fn sequels() -> String {
+    format!(
+        "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
+         to the end of the run: {SETS_TOKENS_BACK}.\n\n\
+         A fault that makes a minority of a quorum forget excludes values, commits and snapshots, to the end of the run, if \
+         earlier faults kept writes from other nodes, and all these nodes are a majority together: {MISSES_VALUES}.\n\n\
+         After `clock-jump`, a write that follows a write without an answer may be refused (`NotReady`), to the end of the run: \
+         servers whose clock was ahead give a lease no further tokens until their clocks have caught up, and the other servers of \
+         a quorum follow"
+    )
 }
 
 fn cell(reach: Reach, fault: Fault) -> String {

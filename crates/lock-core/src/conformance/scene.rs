@@ -115,9 +115,8 @@ impl<'h, H: Harness> Scene<'h, H> {
         self.harness.ttl()
     }
 
-    /// The lease time of a lease of which a law lets a part pass before another client asks for the key. The rest must
-    /// be enough for a request on a machine that is busy.
-    pub(super) fn twice(&self) -> Ttl {
+    /// A lease time for laws that wait for a part of the lease. The rest is long enough for a request on a busy machine.
+    pub(super) fn ttl_with_rest(&self) -> Ttl {
         Ttl::new(self.ttl().duration() * 2).unwrap_or(Ttl::MAX)
     }
 

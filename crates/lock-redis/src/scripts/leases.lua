@@ -86,8 +86,8 @@ local function shared_until(name)
   return ends and ends > now and ends or nil
 end
 
--- Extends the lock and its satellites to the end of the last sharer's lease. If only sharers are left whose leases are
--- over, the next call removes them.
+-- Extends the lock and its satellites to the end of the last sharer's lease. If the leases of all sharers that are left
+-- are over, the lock lives for another second, so that the next calls remove these sharers.
 local function keep_shared()
   local rest = call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2] - now
   rest = rest > 0 and rest or 1000
@@ -100,8 +100,8 @@ end
 local function share(name, lease, record)
   local mode = mode_of(name)
   note_lease(lease) --terms
-  -- This write is not refused for want of memory, and neither are the writes after it. The lock is gone if its last lease
-  -- has ended during this call.
+  -- This write is not refused for want of memory, and neither are the writes after it. If the last lease ends
+  -- during this call, the lock may be gone: the server deletes a key at once whose new end is over.
   if not value or call('PEXPIRE', KEYS[1], lease) ~= 1 then
     call('DEL', KEYS[5], KEYS[6])
     put(marker(mode), lease)

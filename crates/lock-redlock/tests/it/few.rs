@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use lock_core::{
-    Acquire, AcquireOutcome, Backend, CellBackend, InspectBackend, Released, Renew, Renewal,
-    Stored, Ttl,
-};
+use lock_core::{Acquire, AcquireOutcome, Backend, InspectBackend, Released, Renew, Renewal, Ttl};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Cluster, Quorum, claim, granted, node, until};
 
-const TTL: Ttl = Ttl::DEFAULT;
+pub(crate) const TTL: Ttl = Ttl::DEFAULT;
 
 /// How long a request is under way.
-const TRIP: Duration = Duration::from_millis(4);
+pub(crate) const TRIP: Duration = Duration::from_millis(4);
 
 /// A quorum that knows how far away the nodes are.
-async fn of_five() -> (Cluster, Quorum) {
+pub(crate) async fn of_five() -> (Cluster, Quorum) {
     let cluster = Cluster::of(5).await;
     let quorum = cluster.join().await;
     for (_, node) in quorum.nodes() {
@@ -38,7 +35,7 @@ fn commands(quorum: &Quorum) -> u64 {
 }
 
 /// The nodes that are asked first for the key of these tests.
-async fn first(quorum: &Quorum) -> Vec<usize> {
+pub(crate) async fn first(quorum: &Quorum) -> Vec<usize> {
     let votes = |index| node(quorum, index).stats().votes;
     let before: Vec<_> = (0..5).map(votes).collect();
     pass(quorum).await;
@@ -104,63 +101,6 @@ async fn a_minority_that_forgets_in_the_first_moment_ends_no_lease() {
     until(|| cluster.leases() == 3).await;
     assert!(matches!(quorum.renew(&renew).await, Renewal::Renewed { .. }));
     assert!(matches!(quorum.release(&renew.claim).await, Ok(Released::Freed { .. })));
-}
-
-/// In the first moment, the lease stands at three of five nodes. Its value is on all five.
-#[tokio::test(start_paused = true)]
-async fn a_value_of_the_first_moment_outlives_the_loss_of_a_minority() {
-    let (cluster, quorum) = of_five().await;
-    let asked = first(&quorum).await;
-    let held = claim("a");
-    let token = granted(&quorum, &held, TTL).await.tokens.last();
-    assert_eq!(cluster.leases(), 3);
-    assert_eq!(quorum.store(&held, token, Some(b"value")).await.unwrap(), Stored::Written);
-    assert!(matches!(quorum.release(&held).await, Ok(Released::Freed { .. })));
-    for &node in &asked[..2] {
-        cluster.stores[node].forget();
-        cluster.stores[node].restart();
-    }
-    let cell = cluster.join().await.load(&held.key).await.unwrap().unwrap();
-    assert_eq!((&*cell.value, cell.settled), (&b"value"[..], true));
-    until(|| cluster.leases() == 0).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_write_does_not_wait_for_a_node_that_is_away() {
-    let (cluster, quorum) = of_five().await;
-    let asked = first(&quorum).await;
-    let away = (0..5).find(|node| !asked.contains(node)).unwrap();
-    let gate = node(&quorum, away).faults().hold_requests();
-    let store = async || {
-        let held = claim("a");
-        let token = granted(&quorum, &held, TTL).await.tokens.last();
-        let began = Instant::now();
-        assert_eq!(quorum.store(&held, token, Some(b"value")).await.unwrap(), Stored::Written);
-        let took = began.elapsed();
-        quorum.release(&held).await.unwrap();
-        took
-    };
-    // A node outside the majority votes first, and then writes.
-    assert_eq!(store().await, TRIP + Duration::from_millis(20));
-    // The quorum knows that the node has not answered for a while. It asks all nodes for the lease now and then.
-    sleep(Duration::from_millis(50)).await;
-    assert_eq!(store().await, TRIP);
-    assert_eq!(store().await, 2 * TRIP);
-    gate.open();
-    until(|| cluster.leases() == 0).await;
-}
-
-/// One node of the majority does not answer the write.
-#[tokio::test(start_paused = true)]
-async fn another_node_writes_in_place_of_one_that_has_voted() {
-    let (cluster, quorum) = of_five().await;
-    let asked = first(&quorum).await;
-    let held = claim("a");
-    let token = granted(&quorum, &held, TTL).await.tokens.last();
-    let _gate = node(&quorum, asked[0]).faults().hold_requests();
-    assert_eq!(quorum.store(&held, token, Some(b"value")).await.unwrap(), Stored::Written);
-    let cell = cluster.join().await.load(&held.key).await.unwrap().unwrap();
-    assert!(cell.settled);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,3 +21,4 @@ mod support;
 mod tokens;
 mod twins;
 mod votes;
+mod writing;

@@ -1,4 +1,4 @@
-//! What a fault excludes because of an earlier fault.
+//! What faults exclude long after they were healed.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,10 @@ use lock_core::Instant;
 use super::Property;
 use super::terms::{Terms, Window};
 use super::trouble::Trouble;
-use crate::chaos::table::{MISSES_VALUES, SETS_TOKENS_BACK, is_forgetful, sets_tokens_back};
-use crate::chaos::{Deployment, Fault, Victim};
+use crate::chaos::table::{
+    MISSES_VALUES, SETS_TOKENS_BACK, is_forgetful, keeps_writes_away, sets_tokens_back,
+};
+use crate::chaos::{Deployment, Fault};
 
 impl Terms {
     /// The time after a server forgot the tokens that it gave out when its clock was ahead.
@@ -29,8 +31,8 @@ impl Terms {
             .map(|it| from_then_on(it, SETS_TOKENS_BACK))
     }
 
-    /// The time after nodes of a quorum forgot a value, if so many other nodes may have missed the value before that
-    /// the nodes without the value are no minority.
+    /// The time after a minority of a quorum forgot a value, if other nodes may have missed the value before, and the
+    /// nodes without the value are a majority together.
     pub(super) fn missed(&self, property: Property) -> Option<Window> {
         use Property::{Commits, Snapshots, Values};
 
@@ -39,14 +41,16 @@ impl Terms {
         {
             return None;
         }
-        let is_without = |it: &&Trouble| matches!(it.fault.victim(), Victim::Server | Victim::Link);
+        let minority = self.deployment.minority();
         let without = |then: &Trouble| -> BTreeSet<usize> {
-            let before =
-                self.troubles.iter().filter(is_without).filter(|it| it.begin <= then.begin);
-            before.flat_map(|it| it.servers.iter().copied()).collect()
+            let all = self.troubles.iter();
+            let before = all.filter(|it| keeps_writes_away(it.fault) && it.begin < then.begin);
+            before.chain([then]).flat_map(|it| it.servers.iter().copied()).collect()
         };
         let forgot = self.troubles.iter().filter(|then| {
-            is_forgetful(then.fault) && without(then).len() > self.deployment.minority()
+            is_forgetful(then.fault)
+                && then.servers.len() <= minority
+                && without(then).len() > minority
         });
         forgot.min_by_key(|then| then.begin).map(|then| from_then_on(then, MISSES_VALUES))
     }
@@ -54,7 +58,7 @@ impl Terms {
     /// Whether the store may have no token for a write at this time: servers whose clock was ahead give a lease no
     /// further tokens until their clocks have caught up. The clients bring the tokens of the other nodes of a quorum
     /// into step with those of such a node.
-    pub(super) fn lacks_tokens(&self, at: Instant) -> bool {
+    pub(super) fn may_lack_tokens(&self, at: Instant) -> bool {
         let was_set = |it: &Trouble| it.fault == Fault::ClockJump && it.begin <= at;
         self.troubles.iter().any(was_set)
     }
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_value_may_be_gone_if_one_node_missed_it_and_another_forgot_it() {
-        use Fault::{Flush, StopServer};
+        use Fault::{Duplicate, Flush, StopServer};
 
         let begin = |deployment, troubles: &[(Fault, usize)]| {
             let troubles = troubles.iter().zip(1..);
@@ -100,6 +104,7 @@ mod tests {
         assert_eq!(three(&[(Flush, 0), (StopServer, 0), (Flush, 0)]), None);
         assert_eq!(three(&[(StopServer, 0), (StopServer, 1)]), None);
         assert_eq!(three(&[(Flush, 0), (StopServer, 1)]), None);
+        assert_eq!(three(&[(Duplicate, 0), (Flush, 1)]), None);
         let gone = Some((at(2), Instant::FAR_FUTURE));
         assert_eq!(three(&[(StopServer, 0), (Flush, 1)]), gone);
         let two = [(StopServer, 0), (Flush, 1)];
@@ -110,6 +115,6 @@ mod tests {
     #[test]
     fn a_store_may_have_no_token_once_its_clock_was_set() {
         let terms = terms(Deployment::Quorum(3), vec![trouble(Fault::ClockJump, 2, 5)]);
-        assert_eq!([4, 5, 90_000].map(|when| terms.lacks_tokens(at(when))), [false, true, true]);
+        assert_eq!([4, 5, 90_000].map(|when| terms.may_lack_tokens(at(when))), [false, true, true]);
     }
 }

@@ -231,7 +231,7 @@ pub(in super::super) async fn a_grant_is_dated_from_before_the_request<H: Harnes
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.twice());
+    let (key, ttl) = (scene.key()?, scene.ttl_with_rest());
     let request = Acquire::new(scene.claim(&key)?, ttl);
     let slow = seen_late(holder.try_acquire(&request), scene.pause(ttl.duration() / 4)).await;
     let grant = granted(slow??)?;

@@ -12,7 +12,7 @@ pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'
     let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, ttl).await?.valid_until;
     // The store may be late to end the first lease, and the second one has to outlast that.
-    let longer = Ttl::new(scene.twice().duration() + holder.limits().lag)?;
+    let longer = Ttl::new(scene.ttl_with_rest().duration() + holder.limits().lag)?;
     let second = holder.renewed(&claim, longer).await?;
     ensure!(second > first, "the renewed deadline is not after the first");
     scene.outlast(ttl.duration()).await;
@@ -41,7 +41,7 @@ pub(in super::super) async fn a_renewal_is_dated_from_before_the_request<H: Harn
     scene: Scene<'_, H>,
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.twice());
+    let (key, ttl) = (scene.key()?, scene.ttl_with_rest());
     let claim = scene.claim(&key)?;
     holder.granted(&claim, scene.long()).await?;
     let slow = seen_late(holder.renew(&claim, ttl), scene.pause(ttl.duration() / 4)).await;

@@ -21,10 +21,11 @@ use crate::quorum::NodeSet;
 /// [written](Stored::Written), every later load returns its value, until a later value is written.
 ///
 /// A write asks all nodes. If only some nodes have voted for the lease, the other nodes vote for the lease first. When a
-/// majority has written the value, the write waits for the other nodes for another 20 ms at most. So the value outlives
-/// the loss of a minority. Nodes that are away during the write are an exception: the quorum does not copy the value to
-/// them later. A node that has lost its data votes again after a while, and counts as a node that never had the value.
-/// If a majority is without the value for these two reasons, a load may not see the value any more.
+/// majority has written the value, the write waits for the other nodes for two more round trips of a quorum, and for at
+/// least 20 ms. It does not wait for nodes that are known to be missing. So the value is on all nodes that are there, and
+/// outlives the loss of a minority. The quorum copies the value to no node later. A node that has lost its data votes
+/// again after a while, and counts as a node that never had the value. If the nodes that missed the value and the nodes
+/// that lost it are a majority, a load may not see the value.
 ///
 /// A value counts as not written only if every node has refused it. If some nodes have it or do not answer, and they
 /// are no majority, the write fails with a retryable error.
@@ -82,7 +83,7 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
     ) -> Result<Stored> {
         Cell::check(claim, value)?;
         let core = self.core();
-        let write = |value| Write { claim: claim.clone(), token, value };
+        let write = |value| Write::new(claim, token, value);
         let (written, outcome) = write(Some(encode(value))).on_all(core).await?;
         if value.is_none() && written == core.quorum.nodes() {
             // No node has an older value that could come back, so the mark is not needed any more.

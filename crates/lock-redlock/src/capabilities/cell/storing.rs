@@ -1,10 +1,11 @@
 //! Writes a value on all nodes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::{
-    CellBackend, Claim, Error, ErrorKind, FencingToken, QuorumNode, Result, Stored, Vote,
+    CellBackend, Claim, Error, ErrorKind, FencingToken, Instant, QuorumNode, Result, Stored, Vote,
 };
 
 use super::kept::ERASED;
@@ -13,18 +14,28 @@ use crate::ballot::Ballot;
 use crate::inner::Core;
 use crate::quorum::{NodeSet, Quorum};
 
-/// How long a write waits for the other nodes after a majority has written the value. If one node of the majority loses
-/// its data later, every majority still has a node with the value.
+/// How long a write waits at least for the other nodes after a majority has written the value. If nodes of the majority
+/// lose their data later, the other nodes have the value.
 const REST: Duration = Duration::from_millis(20);
 
 /// A value, or its removal, for the nodes.
 pub(super) struct Write {
-    pub(super) claim: Claim,
-    pub(super) token: FencingToken,
-    pub(super) value: Option<Vec<u8>>,
+    claim: Claim,
+    token: FencingToken,
+    value: Option<Vec<u8>>,
+    /// The write has ended. A node that has not got the value by then does not get it any more: a later write may have
+    /// the token of this one, and the node could not tell which of the two is the later.
+    is_over: AtomicBool,
 }
 
+/// The answer of a node. An error means that the node has not voted for the lease, so it has not written.
+type Answer = Result<Stored, Error>;
+
 impl Write {
+    pub(super) fn new(claim: &Claim, token: FencingToken, value: Option<Vec<u8>>) -> Self {
+        Self { claim: claim.clone(), token, value, is_over: AtomicBool::new(false) }
+    }
+
     /// Returns how many nodes have written the value, and the outcome.
     ///
     /// Nodes without a ballot of the lease vote for the lease first. So a value that is written in the first moment of
@@ -33,29 +44,71 @@ impl Write {
     where
         N: QuorumNode + CellBackend,
     {
-        let late = late(core);
-        let lacking = core.claims.lacking(&self.claim, core.clock.now());
+        let rest = REST.max(2 * core.trip());
+        let absent = absent(core, rest);
         let write = Arc::new(self);
-        let mut asked = core.ask(0..core.quorum.nodes(), core.settings.patience(), |core, node| {
-            let lacks = lacking.iter().copied().find(|ballot| ballot.node == node);
-            Arc::clone(&write).on_one(core, node, lacks)
-        });
+        let mut asked = write.ask(core, absent);
         let (mut writes, mut end) = (Writes::new(core.quorum), None);
-        while asked.has_ready() || write.is_open(&writes, asked.open(), late) {
+        while asked.has_ready() || write.is_open(&writes, asked.open(), absent) {
             if end.is_none() && writes.has_majority() && !write.needs_all() {
-                end = Some(core.clock.now() + REST);
+                end = Some(write.end(core, rest));
             }
             let answer = match end {
                 Some(end) => asked.next_until(end).await,
                 None => asked.next().await,
             };
             let Some((node, answer)) = answer else { break };
-            let is_retryable = || asked.error_of(node).is_none_or(Error::is_retryable);
-            writes.note(answer, is_retryable);
+            writes.note(&mut asked, node, answer);
         }
+        write.is_over.store(true, Ordering::Relaxed);
         let outcome = writes.outcome(&asked);
         asked.finish();
         outcome
+    }
+
+    /// Asks all nodes. The nodes that are absent do not vote first: their votes would come too late.
+    fn ask<N>(self: &Arc<Self>, core: &Arc<Core<N>>, absent: NodeSet) -> Asked<N, Answer>
+    where
+        N: QuorumNode + CellBackend,
+    {
+        let lacking = core.claims.lacking(&self.claim, core.clock.now());
+        let mut known = self.claim.clone();
+        known.owner = core.claims.owner(&self.claim);
+        core.ask(0..core.quorum.nodes(), core.settings.patience(), |core, node| {
+            let votes = |ballot: &&Ballot| ballot.node == node && !absent.contains(node);
+            let ballot = lacking.iter().find(votes).copied();
+            Arc::clone(self).on_one(core, node, known.clone(), ballot)
+        })
+    }
+
+    /// A ballot means that the node votes first.
+    async fn on_one<N>(
+        self: Arc<Self>,
+        core: Arc<Core<N>>,
+        node: usize,
+        known: Claim,
+        ballot: Option<Ballot>,
+    ) -> Result<Answer>
+    where
+        N: QuorumNode + CellBackend,
+    {
+        let rest = ballot.and_then(|ballot| Some((ballot, core.rest(&self.claim, ballot)?)));
+        if let Some((ballot, (request, floor))) = rest {
+            match Arc::clone(&core).vote(request, ballot, floor).await {
+                Ok(Vote::Granted(_)) if !self.is_over.load(Ordering::Relaxed) => {}
+                Ok(_) => return Ok(Ok(Stored::NotHeld)),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        let value = self.value.as_deref();
+        core.call(node, "store", |it| it.store(&known, self.token, value)).await.map(Ok)
+    }
+
+    /// Until when the write waits for the last nodes. A commit has to release the lease before it ends.
+    fn end<N: QuorumNode>(&self, core: &Core<N>, rest: Duration) -> Instant {
+        let now = core.clock.now();
+        let held = core.claims.held(&self.claim, now);
+        held.map_or(now, |held| held.valid_until.min(now + rest))
     }
 
     /// Whether the answers of all nodes count: the quorum removes the mark only if every node has it.
@@ -64,41 +117,23 @@ impl Write {
     }
 
     /// Whether to wait for the nodes that still have to answer.
-    fn is_open(&self, writes: &Writes, open: NodeSet, late: NodeSet) -> bool {
-        let open =
-            if writes.has_majority() && !self.needs_all() { open.without(late) } else { open };
-        !open.is_empty() && (self.needs_all() || !writes.is_lost(open.len()))
-    }
-
-    async fn on_one<N>(
-        self: Arc<Self>,
-        core: Arc<Core<N>>,
-        node: usize,
-        lacks: Option<Ballot>,
-    ) -> Result<Stored>
-    where
-        N: QuorumNode + CellBackend,
-    {
-        if let Some(ballot) = lacks
-            && let Some(vote) = core.vote_for_held(&self.claim, ballot).await
-            && !matches!(vote?, Vote::Granted(_))
-        {
-            return Ok(Stored::NotHeld);
-        }
-        let mut known = self.claim.clone();
-        known.owner = core.claims.owner(&self.claim);
-        core.call(node, "store", |it| it.store(&known, self.token, self.value.as_deref())).await
+    fn is_open(&self, writes: &Writes, open: NodeSet, absent: NodeSet) -> bool {
+        let is_written = writes.has_majority() && !self.needs_all();
+        let awaited = if is_written { open.without(absent) } else { open };
+        !awaited.is_empty() && (self.needs_all() || !writes.is_lost(open.len()))
     }
 }
 
-/// The nodes that take no part, or do not answer. A write does not wait for them once a majority has written.
-fn late<N: QuorumNode>(core: &Core<N>) -> NodeSet {
+/// The nodes that a write does not wait for once a majority has written: those that take no part, do not answer, or are
+/// too far away to answer in time.
+fn absent<N: QuorumNode>(core: &Core<N>, rest: Duration) -> NodeSet {
     let now = core.clock.now();
-    let is_late = |node: &usize| {
-        let node = &core.nodes[*node];
-        node.state(|state| state.is_out()) || node.pace.lock().is_silent(now, REST)
+    let is_slow = |node: usize| {
+        let pace = core.nodes[node].pace.lock();
+        pace.is_silent(now, rest) || pace.trip().is_some_and(|trip| trip > rest)
     };
-    (0..core.nodes.len()).filter(is_late).collect()
+    let is_out = |node: usize| core.nodes[node].state(|state| state.is_out());
+    (0..core.nodes.len()).filter(|&node| is_slow(node) || is_out(node)).collect()
 }
 
 /// The answers of the nodes.
@@ -116,11 +151,23 @@ impl Writes {
         Self { quorum, written: 0, refused: 0, unclear: 0 }
     }
 
-    fn note(&mut self, answer: Option<Stored>, is_retryable: impl FnOnce() -> bool) {
+    fn note<N: QuorumNode>(
+        &mut self,
+        asked: &mut Asked<N, Answer>,
+        node: usize,
+        answer: Option<Answer>,
+    ) {
         match answer {
-            Some(Stored::Written) => self.written += 1,
-            Some(_) => self.refused += 1,
-            None => self.unclear += usize::from(is_retryable()),
+            Some(Ok(Stored::Written)) => self.written += 1,
+            Some(Ok(_)) => self.refused += 1,
+            Some(Err(error)) => {
+                self.refused += 1;
+                asked.say(node, error);
+            }
+            None => {
+                let may_have_it = asked.error_of(node).is_none_or(Error::is_retryable);
+                self.unclear += usize::from(may_have_it);
+            }
         }
     }
 
@@ -136,13 +183,13 @@ impl Writes {
         self.written + open < self.quorum.needed() && self.written + self.unclear > 0
     }
 
-    fn outcome<N: QuorumNode>(&self, asked: &Asked<N, Stored>) -> Result<(usize, Stored)> {
+    fn outcome<N: QuorumNode>(&self, asked: &Asked<N, Answer>) -> Result<(usize, Stored)> {
         let Self { quorum, written, refused, unclear } = *self;
-        let is_unclear = written + unclear + asked.open().len() > 0;
+        let may_be_there = written + unclear + asked.open().len() > 0;
         match () {
             () if self.has_majority() => Ok((written, Stored::Written)),
             () if refused == quorum.nodes() => Ok((written, Stored::NotHeld)),
-            () if is_unclear => Err(in_doubt(asked.failure("stored it", written))),
+            () if may_be_there => Err(in_doubt(asked.failure("stored it", written))),
             () => Err(asked.failure("stored it", 0)),
         }
     }

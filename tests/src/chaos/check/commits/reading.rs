@@ -139,12 +139,7 @@ impl<'a> Reader<'a, '_> {
                 self.answered((client, *op), Outcome::Stored(at, *version));
             }
             Deed::Unstored { op, why, certain } => {
-                let is_unready = matches!(why, Refusal::Failed(kind) if kind == "NotReady");
-                if !(*certain && is_unready && self.terms.lacks_tokens(at)) {
-                    self.failed((client, *op), at, why);
-                }
-                let outcome = if *certain { Outcome::Not } else { Outcome::Unknown };
-                self.answered((client, *op), outcome);
+                self.unstored((client, *op), at, why, *certain);
             }
             Deed::Unfollow { op } => {
                 if let Some((Call { reads: Some(Reads::On(stream)), .. }, book)) =
@@ -194,6 +189,23 @@ impl<'a> Reader<'a, '_> {
         if let Some(call) = self.open.get_mut(&name) {
             call.write = Some(number);
         }
+    }
+
+    fn unstored(&mut self, name: Name<'a>, at: Instant, why: &Refusal, certain: bool) {
+        let is_unready = matches!(why, Refusal::Failed(kind) if kind == "NotReady");
+        let excused =
+            certain && is_unready && self.terms.may_lack_tokens(at) && self.has_unknown_write(name);
+        if !excused {
+            self.failed(name, at, why);
+        }
+        self.answered(name, if certain { Outcome::Not } else { Outcome::Unknown });
+    }
+
+    /// Whether an earlier write of this holder has no answer.
+    fn has_unknown_write(&mut self, name: Name<'a>) -> bool {
+        let Some((Call { write: Some(write), .. }, book)) = self.of(name) else { return false };
+        let earlier = book.writes[..write].iter().filter(|it| it.name == name);
+        earlier.into_iter().any(|it| matches!(it.outcome, Outcome::Unknown))
     }
 
     fn answered(&mut self, name: Name<'a>, outcome: Outcome) {

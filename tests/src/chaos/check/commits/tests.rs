@@ -197,3 +197,25 @@ fn a_call_fails_for_a_reason() {
     assert_eq!(fails(Refusal::Lost), wrong);
     assert_eq!(fails(Refusal::Failed("Timeout".to_owned())), wrong);
 }
+
+#[test]
+fn a_write_after_one_without_an_answer_may_find_no_token_once_a_clock_was_set() {
+    let fails = |is_first: bool, fault: Fault| {
+        let mut scene = Scene::new();
+        asks(&mut scene, "a", 0, 10, sight(0, 0));
+        for value in [70, 80].into_iter().skip(usize::from(is_first)) {
+            scene.event("a", 5_010, Deed::Store { op: 0, value, base: 0 });
+        }
+        let why = Refusal::Failed("NotReady".to_owned());
+        scene.event("a", 5_020, Deed::Unstored { op: 0, why, certain: true });
+        let mut terms = terms();
+        let (begin, end, extent) = (at(5), at(5), Extent::Minority);
+        terms.troubles =
+            vec![Trouble { fault, extent, servers: vec![0], workers: vec![], begin, end }];
+        let of_errors = |(property, _): &(Property, u64)| *property == Property::Errors;
+        found(&scene, &terms).into_iter().filter(of_errors).count()
+    };
+    assert_eq!(fails(false, Fault::ClockJump), 0);
+    assert_eq!(fails(true, Fault::ClockJump), 1);
+    assert_eq!(fails(false, Fault::ClockRate), 1);
+}

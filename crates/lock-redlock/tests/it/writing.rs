@@ -1,0 +1,159 @@
+//! Values that are written while a bare majority has the lease.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, FencingToken, Released, Stored,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::few::{TRIP, TTL, first, of_five};
+use crate::support::{Cluster, Quorum, claim, granted, node, until};
+
+/// How long a write waits at least for the last nodes.
+const REST: Duration = Duration::from_millis(20);
+
+/// Five nodes, of which three have just granted a lease.
+struct Held {
+    cluster: Cluster,
+    quorum: Quorum,
+    claim: Claim,
+    token: FencingToken,
+    /// The nodes with the lease.
+    asked: Vec<usize>,
+    /// A node without the lease.
+    other: usize,
+}
+
+impl Held {
+    async fn begin() -> Self {
+        let (cluster, quorum) = of_five().await;
+        let asked = first(&quorum).await;
+        let other = (0..5).find(|node| !asked.contains(node)).unwrap();
+        let claim = claim("a");
+        let token = granted(&quorum, &claim, TTL).await.tokens.last();
+        assert_eq!(cluster.leases(), 3);
+        Self { cluster, quorum, claim, token, asked, other }
+    }
+
+    /// Writes a value. Returns how long that took.
+    async fn write(&self, value: Option<&[u8]>) -> Duration {
+        let began = Instant::now();
+        let stored = self.quorum.store(&self.claim, self.token, value).await;
+        assert_eq!(stored.unwrap(), Stored::Written);
+        began.elapsed()
+    }
+
+    async fn release(&self) {
+        let released = self.quorum.release(&self.claim).await;
+        assert!(matches!(released, Ok(Released::Freed { .. })), "{released:?}");
+    }
+
+    /// What a node keeps.
+    async fn kept_by(&self, node: usize) -> Option<Vec<u8>> {
+        self.cluster.stores[node].load(&self.claim.key).await.unwrap().map(|cell| cell.value)
+    }
+
+    /// What another client loads, and whether it is settled.
+    async fn loaded(&self) -> Option<(Vec<u8>, bool)> {
+        let cell = self.cluster.join().await.load(&self.claim.key).await.unwrap();
+        cell.map(|cell| (cell.value, cell.settled))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_outlives_the_loss_of_a_minority() {
+    let held = Held::begin().await;
+    assert_eq!(held.write(Some(b"value")).await, 2 * TRIP);
+    held.release().await;
+    for &node in &held.asked[..2] {
+        held.cluster.stores[node].forget();
+        held.cluster.stores[node].restart();
+    }
+    assert_eq!(held.loaded().await, Some((b"value".to_vec(), true)));
+    until(|| held.cluster.leases() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_does_not_wait_for_a_node_that_is_away() {
+    let mut held = Held::begin().await;
+    let gate = node(&held.quorum, held.other).faults().hold_requests();
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        took.push(held.write(Some(b"value")).await);
+        held.release().await;
+        // The quorum learns that the node has not answered for a while.
+        sleep(Duration::from_millis(50)).await;
+        held.claim = claim("a");
+        held.token = granted(&held.quorum, &held.claim, TTL).await.tokens.last();
+    }
+    // The second lease was asked of all nodes, to find out whether the node is back. So no node votes before it writes.
+    assert_eq!(took, [TRIP + REST, TRIP, 2 * TRIP]);
+    held.release().await;
+    gate.open();
+    until(|| held.cluster.leases() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_node_writes_in_place_of_one_that_has_voted() {
+    let held = Held::begin().await;
+    let _gate = node(&held.quorum, held.asked[0]).faults().hold_requests();
+    held.write(Some(b"value")).await;
+    assert_eq!(held.loaded().await, Some((b"value".to_vec(), true)));
+}
+
+/// Both writes have one token, so the node cannot tell which of the two is the later.
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_comes_after_the_write_brings_no_value() {
+    let held = Held::begin().await;
+    let gate = node(&held.quorum, held.other).faults().hold_requests();
+    held.write(Some(b"one")).await;
+    held.write(Some(b"two")).await;
+    gate.open();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(held.kept_by(held.other).await, Some(b"two".to_vec()));
+    held.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_erased_value_does_not_come_back_with_a_late_vote() {
+    let held = Held::begin().await;
+    let gate = node(&held.quorum, held.other).faults().hold_requests();
+    held.write(Some(b"value")).await;
+    let erased = held.write(None);
+    tokio::join!(erased, sleep(2 * TRIP).map(|()| gate.open()));
+    sleep(Duration::from_secs(1)).await;
+    held.release().await;
+    assert_ne!(held.kept_by(held.other).await, Some(b"value".to_vec()));
+    assert_eq!(held.loaded().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_dropped_leaves_no_vote_behind() {
+    for polls in 1..6 {
+        let held = Held::begin().await;
+        {
+            let mut write = pin!(held.quorum.store(&held.claim, held.token, Some(b"value")));
+            for _ in 0..polls {
+                assert!(write.as_mut().now_or_never().is_none(), "{polls}");
+                sleep(TRIP / 4).await;
+            }
+        }
+        held.release().await;
+        until(|| held.cluster.leases() == 0).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_voted_for_a_contender_gets_no_value() {
+    let held = Held::begin().await;
+    let contender = Acquire::new(claim("a"), TTL);
+    let attempt = held.cluster.stores[held.other].try_acquire(&contender).await;
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
+    assert_eq!(held.write(Some(b"value")).await, 2 * TRIP);
+    assert_eq!(held.kept_by(held.other).await, None);
+    held.release().await;
+    until(|| held.cluster.leases() == 1).await;
+}
