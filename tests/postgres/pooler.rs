@@ -9,29 +9,49 @@ use lock_core::observer::{Observer, StoreAnswered};
 use lock_core::{Acquire, AcquireOutcome, Backend, ErrorKind, Hint};
 use lock_postgres::PostgresBackend;
 use lock_tests::{PgBouncer, SOON, eventually, soon};
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::support::{Database, claim, granted, long, refused};
 
 const CLIENTS: usize = 8;
 
 /// What other libraries meet: the session that has the statement is not the one that runs it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn statements_with_names_fail() {
     let database = Database::new();
     let pooler = PgBouncer::before(database.server, &database.name, 2);
-    let uses = (0..CLIENTS).map(|_| async {
+    let connect = async || {
         let (client, connection) = tokio_postgres::connect(&pooler.url(), NoTls).await.unwrap();
         tokio::spawn(connection);
-        for _ in 0..20 {
-            let statement = client.prepare("SELECT lock_v1.version()").await?;
-            client.query(&statement, &[]).await?;
+        client
+    };
+    let (user, others) = (connect().await, [connect().await, connect().await]);
+    // While a transaction has one session, the statement goes to the other session.
+    others[0].batch_execute("BEGIN").await.unwrap();
+    let statement = user.prepare("SELECT lock_v1.version()").await.unwrap();
+    let prepared = session(&user).await;
+    others[0].batch_execute("COMMIT").await.unwrap();
+    // Then a transaction has that session.
+    for other in &others {
+        other.batch_execute("BEGIN").await.unwrap();
+    }
+    for other in &others {
+        if session(other).await != prepared {
+            other.batch_execute("COMMIT").await.unwrap();
         }
-        Ok::<_, tokio_postgres::Error>(())
+    }
+    let error = soon(user.query(&statement, &[])).await.unwrap_err();
+    assert_eq!(error.code().map(|code| code.code()), Some("26000"), "{error}");
+}
+
+/// The session of the database that serves a client now.
+async fn session(client: &tokio_postgres::Client) -> String {
+    let answer = soon(client.simple_query("SELECT pg_backend_pid()")).await.unwrap();
+    let row = answer.iter().find_map(|it| match it {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
     });
-    let failed = join_all(uses).await.into_iter().filter_map(Result::err);
-    let codes: Vec<_> = failed.filter_map(|it| Some(it.code()?.code().to_owned())).collect();
-    assert!(codes.iter().any(|it| ["26000", "42P05"].contains(&it.as_str())), "{codes:?}");
+    row.unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

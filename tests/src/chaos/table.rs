@@ -3,10 +3,14 @@
 //! Every promise that no rule excludes must hold. So a violation is either named here or a bug.
 #![doc = include_str!("table.md")]
 
+mod sequels;
+
 use std::time::Duration;
 
 use super::check::Property::{self, *};
 use super::{Deployment, Extent, Fault, Fault::*, Victim};
+
+pub use sequels::{MISSES_VALUES, SETS_TOKENS_BACK, keeps_writes_away, sets_tokens_back};
 
 /// Whether a promise must hold during a fault, for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,25 +343,6 @@ pub fn confuses_limits(fault: Fault) -> bool {
     FORGETS.contains(&fault) || FAILS_OVER.contains(&fault) || fault == Duplicate
 }
 
-/// Whether tokens may decrease after the first fault and then the second, wherever the first was healed in
-/// between.
-pub fn sets_tokens_back(deployment: Deployment, first: Fault, then: Fault) -> bool {
-    // Over a quorum they follow the clocks of clients.
-    deployment.servers() == 1 && first == ClockJump && FORGETS.contains(&then)
-}
-
-/// The reason why tokens may decrease.
-pub const SETS_TOKENS_BACK: &str = "the server has forgotten the tokens that it gave out when its clock was ahead, and follows the clock again";
-
-/// Whether a node may miss a write under this fault.
-pub fn keeps_writes_away(fault: Fault) -> bool {
-    AWAY.contains(&fault) || LINKS.contains(&fault) && fault != Duplicate
-}
-
-/// The reason why a value of a quorum may be gone.
-pub const MISSES_VALUES: &str = "the quorum copies a value to no node later, so the nodes that missed the value and the nodes that \
-                                 lost it may be a majority";
-
 /// Why a campaign may be served after one that began later, where errors are not excluded.
 pub const BEGINS_AGAIN: &str = "a campaign whose value could not be stored releases the lock, and starts again at the end of the line";
 
@@ -424,7 +409,7 @@ pub fn render() -> String {
         };
         text += &format!("\n{}. {}; {lasts}.", number + 1, rule.why);
     }
-    text += &sequels();
+    text += &sequels::text();
     text += ".\n\nNo run makes a server of a cluster, or one that sentinels watch, forget its data. Where a primary \
              restarts without its data before a replica takes over, nothing is promised without `Builder::data_quarantine`, which is off by \
              default. `tests/topologies/lost_data.rs` and `lost_slots.rs` test what that option promises";
@@ -432,19 +417,6 @@ pub fn render() -> String {
     text += BEGINS_AGAIN;
     text += ".\n";
     text
-}
-
-/// What faults exclude long after they were healed.
-fn sequels() -> String {
-    format!(
-        "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
-         to the end of the run: {SETS_TOKENS_BACK}.\n\n\
-         A fault that makes a minority of a quorum forget excludes values, commits and snapshots, to the end of the run, if \
-         earlier faults kept writes from other nodes, and all these nodes are a majority together: {MISSES_VALUES}.\n\n\
-         After `clock-jump`, a write that follows a write without an answer may be refused (`NotReady`), to the end of the run: \
-         servers whose clock was ahead give a lease no further tokens until their clocks have caught up, and the other servers of \
-         a quorum follow"
-    )
 }
 
 fn cell(reach: Reach, fault: Fault) -> String {
