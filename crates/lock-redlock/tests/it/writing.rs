@@ -157,3 +157,28 @@ async fn a_node_that_has_voted_for_a_contender_gets_no_value() {
     held.release().await;
     until(|| held.cluster.leases() == 1).await;
 }
+
+/// One node of the majority has lost its data, and a contender has the votes of both other nodes for a moment.
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_votes_that_a_contender_has_for_a_moment() {
+    let held = Held::begin().await;
+    held.cluster.stores[held.asked[0]].forget();
+    held.cluster.stores[held.asked[0]].restart();
+    let contender = Acquire::new(claim("a"), TTL);
+    let others = (0..5).filter(|node| !held.asked.contains(node));
+    let others: Vec<_> = others.map(|node| &held.cluster.stores[node]).collect();
+    for store in &others {
+        let attempt = store.try_acquire(&contender).await;
+        assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
+    }
+    let moment = async {
+        sleep(Duration::from_millis(30)).await;
+        for store in &others {
+            store.release(&contender.claim).await.unwrap();
+        }
+    };
+    tokio::join!(held.write(Some(b"value")), moment);
+    assert_eq!(held.loaded().await, Some((b"value".to_vec(), true)));
+    held.release().await;
+    until(|| held.cluster.leases() == 0).await;
+}

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::{
-    CellBackend, Claim, Error, ErrorKind, FencingToken, Instant, QuorumNode, Result, Stored, Vote,
+    CellBackend, Claim, Error, ErrorKind, FencingToken, Instant, OwnerToken, QuorumNode, Result,
+    Stored, Vote,
 };
 
 use super::kept::ERASED;
+use crate::actor::{PAUSE, TRIES};
 use crate::asked::Asked;
+use crate::background::pause;
 use crate::ballot::Ballot;
 use crate::inner::Core;
 use crate::quorum::{NodeSet, Quorum};
@@ -28,8 +31,15 @@ pub(super) struct Write {
     is_over: AtomicBool,
 }
 
-/// The answer of a node. An error means that the node has not voted for the lease, so it has not written.
-type Answer = Result<Stored, Error>;
+/// The answer of a node.
+enum Answer {
+    Stored(Stored),
+    /// A contender has the vote of the node, for a moment perhaps, so the node has not written. It may be asked so many
+    /// times more.
+    Busy(u32),
+    /// The node has not voted for the lease for another reason, so it has not written.
+    NoVote(Error),
+}
 
 impl Write {
     pub(super) fn new(claim: &Claim, token: FencingToken, value: Option<Vec<u8>>) -> Self {
@@ -45,9 +55,10 @@ impl Write {
         N: QuorumNode + CellBackend,
     {
         let rest = REST.max(2 * core.trip());
-        let absent = absent(core, rest);
+        let mut absent = absent(core, rest);
+        let owner = core.claims.owner(&self.claim);
         let write = Arc::new(self);
-        let mut asked = write.ask(core, absent);
+        let mut asked = write.ask(core, owner, absent);
         let (mut writes, mut end) = (Writes::new(core.quorum), None);
         while asked.has_ready() || write.is_open(&writes, asked.open(), absent) {
             if end.is_none() && writes.has_majority() && !write.needs_all() {
@@ -57,8 +68,15 @@ impl Write {
                 Some(end) => asked.next_until(end).await,
                 None => asked.next().await,
             };
-            let Some((node, answer)) = answer else { break };
-            writes.note(&mut asked, node, answer);
+            match answer {
+                Some((node, Some(Answer::Busy(tries)))) if tries > 0 && !writes.has_majority() => {
+                    absent.insert(node);
+                    let ballot = Ballot { node, owner };
+                    asked.ask(node, Arc::clone(&write).once_more(Arc::clone(core), ballot, tries));
+                }
+                Some((node, answer)) => writes.note(&mut asked, node, answer),
+                None => break,
+            }
         }
         write.is_over.store(true, Ordering::Relaxed);
         let outcome = writes.outcome(&asked);
@@ -67,41 +85,70 @@ impl Write {
     }
 
     /// Asks all nodes. The nodes that are absent do not vote first: their votes would come too late.
-    fn ask<N>(self: &Arc<Self>, core: &Arc<Core<N>>, absent: NodeSet) -> Asked<N, Answer>
+    fn ask<N>(
+        self: &Arc<Self>,
+        core: &Arc<Core<N>>,
+        owner: OwnerToken,
+        absent: NodeSet,
+    ) -> Asked<N, Answer>
     where
         N: QuorumNode + CellBackend,
     {
         let lacking = core.claims.lacking(&self.claim, core.clock.now());
-        let mut known = self.claim.clone();
-        known.owner = core.claims.owner(&self.claim);
         core.ask(0..core.quorum.nodes(), core.settings.patience(), |core, node| {
-            let votes = |ballot: &&Ballot| ballot.node == node && !absent.contains(node);
-            let ballot = lacking.iter().find(votes).copied();
-            Arc::clone(self).on_one(core, node, known.clone(), ballot)
+            let ballot = Ballot { node, owner };
+            let votes = lacking.contains(&ballot) && !absent.contains(node);
+            let write = Arc::clone(self);
+            async move {
+                if votes {
+                    write.vote_first(core, ballot, TRIES).await
+                } else {
+                    write.send(&core, ballot).await
+                }
+            }
         })
     }
 
-    /// A ballot means that the node votes first.
-    async fn on_one<N>(
+    /// Asks a node again whose vote a contender had.
+    async fn once_more<N>(
         self: Arc<Self>,
         core: Arc<Core<N>>,
-        node: usize,
-        known: Claim,
-        ballot: Option<Ballot>,
+        ballot: Ballot,
+        tries: u32,
     ) -> Result<Answer>
     where
         N: QuorumNode + CellBackend,
     {
-        let rest = ballot.and_then(|ballot| Some((ballot, core.rest(&self.claim, ballot)?)));
-        if let Some((ballot, (request, floor))) = rest {
-            match Arc::clone(&core).vote(request, ballot, floor).await {
-                Ok(Vote::Granted(_)) if !self.is_over.load(Ordering::Relaxed) => {}
-                Ok(_) => return Ok(Ok(Stored::NotHeld)),
-                Err(error) => return Ok(Err(error)),
+        pause(&core.background, core.clock, PAUSE).await;
+        self.vote_first(core, ballot, tries).await
+    }
+
+    /// The node votes for the lease. If the write has not ended by then, the node writes.
+    async fn vote_first<N>(&self, core: Arc<Core<N>>, ballot: Ballot, tries: u32) -> Result<Answer>
+    where
+        N: QuorumNode + CellBackend,
+    {
+        let Some((request, floor)) = core.rest(&self.claim, ballot) else {
+            return Ok(Answer::Stored(Stored::NotHeld));
+        };
+        match Arc::clone(&core).vote(request, ballot, floor).await {
+            Ok(Vote::Granted(_)) if !self.is_over.load(Ordering::Relaxed) => {
+                self.send(&core, ballot).await
             }
+            Ok(Vote::Busy { .. }) => Ok(Answer::Busy(tries - 1)),
+            Ok(_) => Ok(Answer::Stored(Stored::NotHeld)),
+            Err(error) => Ok(Answer::NoVote(error)),
         }
-        let value = self.value.as_deref();
-        core.call(node, "store", |it| it.store(&known, self.token, value)).await.map(Ok)
+    }
+
+    /// Sends the value to a node, which may have this ballot.
+    async fn send<N>(&self, core: &Core<N>, ballot: Ballot) -> Result<Answer>
+    where
+        N: QuorumNode + CellBackend,
+    {
+        let (known, value) = (ballot.claim(&self.claim), self.value.as_deref());
+        let stored = core.call(ballot.node, "store", |it| it.store(&known, self.token, value));
+        stored.await.map(Answer::Stored)
     }
 
     /// Until when the write waits for the last nodes. A commit has to release the lease before it ends.
@@ -158,9 +205,9 @@ impl Writes {
         answer: Option<Answer>,
     ) {
         match answer {
-            Some(Ok(Stored::Written)) => self.written += 1,
-            Some(Ok(_)) => self.refused += 1,
-            Some(Err(error)) => {
+            Some(Answer::Stored(Stored::Written)) => self.written += 1,
+            Some(Answer::Stored(_) | Answer::Busy(_)) => self.refused += 1,
+            Some(Answer::NoVote(error)) => {
                 self.refused += 1;
                 asked.say(node, error);
             }
