@@ -116,7 +116,7 @@ async fn the_longest_lease_counts_that_was_granted_or_renewed() {
             let other = server.client();
             let client = if is_watched { &backend } else { &other };
             let [short, long] = [(); 2].map(|()| claim("a").in_mode(mode));
-            take(client, &short, ttl(100)).await;
+            take(client, &short, ttl(800)).await;
             assert!(matches!(renew(client, &short, ttl(900)).await, Renewal::Renewed { .. }));
             if mode == Mode::Shared {
                 take(client, &long, ttl(100)).await;

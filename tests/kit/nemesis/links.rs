@@ -35,14 +35,14 @@ fn others_are_well(scene: &Scene) {
     for worker in 0..2 {
         for server in (0..3).filter(|server| (worker, *server) != (0, 1)) {
             let took = ping(&mut client(scene, worker, server, LIMIT));
-            assert!(took.is_some_and(|took| took < Duration::from_millis(100)), "{took:?}");
+            assert!(took.is_some_and(|took| took < Duration::from_millis(500)), "{took:?}");
         }
     }
 }
 
 #[test]
 fn a_link_is_slow_and_the_others_are_not() {
-    let by = Duration::from_millis(200);
+    let by = Duration::from_millis(800);
     for (fault, least) in [(Fault::Delay, by), (Fault::Jitter, by / 4)] {
         let scene = scene(step(fault).how(How::By(by)));
         let mut client = client(&scene, 0, 1, LIMIT);
@@ -51,7 +51,7 @@ fn a_link_is_slow_and_the_others_are_not() {
             eventually("it is slow", LIMIT, || ping(&mut client).unwrap() >= least);
             others_are_well(&scene);
         });
-        assert!(ping(&mut client).unwrap() < Duration::from_millis(50));
+        assert!(ping(&mut client).unwrap() < Duration::from_millis(500));
     }
 }
 
@@ -65,7 +65,7 @@ fn single_requests_straggle_until_the_fault_is_over() {
         eventually("one is late", LIMIT, || ping(&mut client).unwrap() >= by / 2);
         others_are_well(&scene);
     });
-    assert!(ping(&mut client).unwrap() < Duration::from_millis(50));
+    assert!(ping(&mut client).unwrap() < Duration::from_millis(500));
 }
 
 #[test]

@@ -48,6 +48,9 @@ const SHORT: Duration = Duration::from_millis(900);
 /// How long a case checks that something does not happen.
 const MEANWHILE: Duration = Duration::from_millis(100);
 
+/// A limit that ends while a task waits, and within which a busy store answers.
+const LIMIT: Duration = Duration::from_secs(1);
+
 /// A store of its own for one case.
 ///
 /// The capabilities of the backend that not every store has are bounds of the cases that need them.

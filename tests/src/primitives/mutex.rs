@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use lock_sync::{LockError, LossReason, MutexGuard, TryLockError};
 use tokio::task::JoinSet;
 
-use super::{MEANWHILE, Pair, Stage, waits};
+use super::{LIMIT, Pair, Stage, waits};
 use crate::soon;
 
 /// The lock passes on when its guard is released, and when its guard is dropped.
@@ -15,7 +15,7 @@ pub async fn a_lock_passes_from_client_to_client<S: Stage>() {
     let (here, there) = pair.both(|locks| locks.mutex("it", ()).unwrap());
     let guard = soon(here.lock()).await.unwrap();
     assert!(matches!(there.try_lock().await, Err(TryLockError::WouldBlock)));
-    let limited = there.lock_timeout(MEANWHILE).await;
+    let limited = there.lock_timeout(LIMIT).await;
     assert!(matches!(limited, Err(LockError::Timeout { source: None })), "{limited:?}");
 
     let mut waiting = Box::pin(there.lock());

@@ -7,7 +7,7 @@ use lock_core::{Error, ErrorKind};
 use lock_sync::{AcquireError, Declaration, DestroyError, Semaphore, TryAcquireError};
 use tokio::task::{JoinSet, yield_now};
 
-use super::{Counting, MEANWHILE, Pair, waits};
+use super::{Counting, LIMIT, Pair, waits};
 use crate::{SOON, eventually_async, soon};
 
 impl<S: Counting> Pair<S> {
@@ -63,7 +63,7 @@ pub async fn a_semaphore_has_as_many_permits_as_were_declared<S: Counting>() {
         let all = u32::try_from(limit).unwrap();
         drop(soon(there.acquire_many(all)).await.unwrap());
         // A request for more permits than there are waits.
-        let waited = soon(here.acquire_many_timeout(all + 1, MEANWHILE)).await;
+        let waited = soon(here.acquire_many_timeout(all + 1, LIMIT)).await;
         assert_eq!(waited.err(), Some(AcquireError::Timeout { source: None }));
         pair.all_free().await;
     }

@@ -8,7 +8,7 @@ use lock_sync::{
 };
 use tokio::task::JoinSet;
 
-use super::{MEANWHILE, Pair, Stage, waits};
+use super::{LIMIT, Pair, Stage, waits};
 use crate::soon;
 
 /// An owner waits while another owner is inside, whichever client the two use.
@@ -20,7 +20,7 @@ pub async fn owners_exclude_each_other<S: Stage>() {
     for mutex in [&here, &there] {
         let refused = mutex.try_lock_as(&mut other).await;
         assert!(matches!(refused, Err(TryLockError::WouldBlock)));
-        let late = mutex.lock_as_timeout(&mut other, MEANWHILE).await;
+        let late = mutex.lock_as_timeout(&mut other, LIMIT).await;
         assert!(matches!(late, Err(LockError::Timeout { source: None })));
     }
     let token = OwnerGuard::lease(&guard).fencing_token();

@@ -85,7 +85,7 @@ pub(in super::super) async fn a_pushed_grant_ends_before_its_lease<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let newcomer = scene.client().await?;
-    let (key, ttl) = (scene.key()?, scene.ttl());
+    let (key, ttl) = (scene.key()?, scene.ttl_with_rest());
     let held = scene.claim(&key)?;
     holder.granted(&held, scene.long()).await?;
     let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
