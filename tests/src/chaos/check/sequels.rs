@@ -17,7 +17,9 @@ impl Terms {
     pub(super) fn set_back(&self, property: Property) -> Option<Window> {
         use Property::{Commits, Resource, Snapshots, Tokens};
 
-        let is_about_tokens = matches!(property, Tokens | Resource | Commits | Snapshots);
+        if !matches!(property, Tokens | Resource | Commits | Snapshots) {
+            return None;
+        }
         let forgot = self.troubles.iter().filter(|then| {
             let ahead = |first: &Trouble| {
                 first.begin <= then.end
@@ -25,10 +27,7 @@ impl Terms {
             };
             self.troubles.iter().any(ahead)
         });
-        forgot
-            .min_by_key(|trouble| trouble.begin)
-            .filter(|_| is_about_tokens)
-            .map(|it| from_then_on(it, SETS_TOKENS_BACK))
+        forgot.min_by_key(|then| then.begin).map(|then| from_then_on(then, SETS_TOKENS_BACK))
     }
 
     /// The time after a minority of a quorum forgot a value, if other nodes may have missed the value before, and the

@@ -61,7 +61,7 @@ impl Write {
         let mut asked = write.ask(core, owner, absent);
         let (mut writes, mut end) = (Writes::new(core.quorum), None);
         while asked.has_ready() || write.is_open(&writes, asked.open(), absent) {
-            if end.is_none() && writes.has_majority() && !write.needs_all() {
+            if end.is_none() && write.is_written(&writes) {
                 end = Some(write.end(core, rest));
             }
             let answer = match end {
@@ -163,10 +163,14 @@ impl Write {
         self.value.as_deref().is_none_or(|value| value == ERASED)
     }
 
+    /// Whether the write is a success without further answers.
+    fn is_written(&self, writes: &Writes) -> bool {
+        writes.has_majority() && !self.needs_all()
+    }
+
     /// Whether to wait for the nodes that still have to answer.
     fn is_open(&self, writes: &Writes, open: NodeSet, absent: NodeSet) -> bool {
-        let is_written = writes.has_majority() && !self.needs_all();
-        let awaited = if is_written { open.without(absent) } else { open };
+        let awaited = if self.is_written(writes) { open.without(absent) } else { open };
         !awaited.is_empty() && (self.needs_all() || !writes.is_lost(open.len()))
     }
 }

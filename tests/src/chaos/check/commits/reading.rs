@@ -204,8 +204,8 @@ impl<'a> Reader<'a, '_> {
     /// Whether an earlier write of this holder has no answer.
     fn has_unknown_write(&mut self, name: Name<'a>) -> bool {
         let Some((Call { write: Some(write), .. }, book)) = self.of(name) else { return false };
-        let earlier = book.writes[..write].iter().filter(|it| it.name == name);
-        earlier.into_iter().any(|it| matches!(it.outcome, Outcome::Unknown))
+        let is_unknown = |it: &Write<'_>| it.name == name && matches!(it.outcome, Outcome::Unknown);
+        book.writes[..write].iter().any(is_unknown)
     }
 
     fn answered(&mut self, name: Name<'a>, outcome: Outcome) {
