@@ -7,7 +7,7 @@ use lock_redis::RedisBackend;
 use lock_sync::{Locks, Mutex, MutexGuard, TryLockError};
 use lock_tests::{RedisServer, Worker, eventually_async, lock_worker};
 
-use crate::support::{LOCK, Leftovers, Pair, SOON, TTL, soon, ttl_of, until_quiet};
+use crate::support::{LOCK, Leftovers, Pair, SOON, TTL, soon, ttl_of, until_labels, until_quiet};
 
 /// Longer than a test.
 const IDLE: Duration = Duration::from_secs(60);
@@ -22,6 +22,7 @@ const ROUNDING: Duration = Duration::from_millis(2);
 async fn kept(locks: &Locks<RedisBackend>, server: &RedisServer) -> Mutex<()> {
     let mutex = locks.mutex("it", ()).unwrap().with_cache(IDLE);
     drop(soon(mutex.lock()).await.unwrap());
+    until_labels(server, 1).await;
     // Its tokens are replenished meanwhile.
     until_quiet(server).await;
     assert!(mutex.is_cached() && !mutex.is_held());
@@ -35,6 +36,8 @@ async fn taking_it_again_sends_nothing_and_others_are_excluded() {
     let mutex = kept(&pair.here, &pair.server).await;
     let (_, there) = pair.mutexes();
     assert!(matches!(soon(there.try_lock()).await, Err(TryLockError::WouldBlock)));
+    // Then the other client has nothing more to send.
+    until_labels(&pair.server, 2).await;
 
     let before = pair.server.commandstats();
     let mut last = None;
@@ -112,8 +115,9 @@ fn a_process_that_stands_still_keeps_it_for_the_rest_of_the_lease() {
 
 #[tokio::test]
 async fn it_is_renewed_until_it_was_idle_for_long_enough() {
-    const LEASE: Duration = Duration::from_millis(500);
-    const IDLE: Duration = Duration::from_millis(2_000);
+    // A renewal may be a second late.
+    const LEASE: Duration = Duration::from_millis(1_500);
+    const IDLE: Duration = Duration::from_millis(6_000);
     let pair = Pair::with(|redis| redis, |locks| locks.ttl(LEASE));
     let mutex = pair.here.mutex("it", ()).unwrap().with_cache(IDLE);
     let guard = soon(mutex.lock()).await.unwrap();

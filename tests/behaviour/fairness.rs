@@ -94,7 +94,8 @@ fn by_default_no_process_waits_longer_than_the_budgets_of_the_others() {
     gaps.sort_unstable();
     let (typical, longest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
     let budget = TIME * PROCESSES as u32;
-    assert!(typical <= budget * 2, "{typical:?} is typical, the budget of all is {budget:?}");
+    // A waiter that did not hear of its turn would ask much later.
+    assert!(typical <= budget * 5, "{typical:?} is typical, the budget of all is {budget:?}");
     assert!(longest <= budget + Duration::from_secs(1), "{longest:?}, with {budget:?}");
     for (process, turns) in by_process(&turns) {
         let in_order = turns.is_sorted_by_key(|turn| turn.asked);

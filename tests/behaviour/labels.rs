@@ -6,7 +6,7 @@ use lock_sync::{Locks, MutexGuard};
 use lock_tests::{CommandStats, LABELS, RedisServer, eventually_async};
 
 use crate::support::{
-    LOCK, Leftovers, SOON, client, client_with, mutex, soon, until_quiet, waiting,
+    LOCK, Leftovers, SOON, client, client_with, mutex, soon, until_labels, until_quiet, waiting,
 };
 
 const PASSES: u64 = 40;
@@ -20,12 +20,6 @@ async fn passes(server: &RedisServer, locks: &Locks<RedisBackend>) -> CommandSta
         soon(MutexGuard::release(soon(mutex.lock()).await.unwrap())).await.unwrap();
     }
     server.commandstats().since(&before)
-}
-
-/// The server keeps this many labels.
-async fn until_labels(server: &RedisServer, count: usize) {
-    let labels = async || server.keys("*").iter().filter(|key| key.contains(LABELS)).count();
-    eventually_async("the labels are kept", SOON, async || labels().await == count).await;
 }
 
 #[tokio::test]

@@ -166,8 +166,9 @@ async fn a_waiter_gets_in_when_the_server_comes_back_empty() {
 
 #[tokio::test]
 async fn a_paused_server_costs_a_typed_error_and_no_lease() {
-    let lease = Duration::from_secs(6);
-    let timeout = Duration::from_millis(300);
+    // A busy server answers within the timeout. Two calls that fail end before the pause does.
+    let lease = Duration::from_secs(12);
+    let timeout = Duration::from_secs(1);
     for mode in ["ALL", "WRITE"] {
         let pair = Pair::with(|redis| redis.command_timeout(timeout), |locks| locks.ttl(lease));
         let (here, there) = pair.mutexes();
@@ -176,7 +177,7 @@ async fn a_paused_server_costs_a_typed_error_and_no_lease() {
         let limited = pair.here.mutex("limited", ()).unwrap();
         assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
         let deadline = MutexGuard::lease(&guard).valid_until();
-        pair.server.cli(&["CLIENT", "PAUSE", "3000", mode]);
+        pair.server.cli(&["CLIENT", "PAUSE", "6000", mode]);
 
         let error = soon(elsewhere.try_lock()).await.unwrap_err();
         let TryLockError::Backend(error) = error else { panic!("{mode}: {error:?}") };

@@ -36,7 +36,8 @@ impl Far {
     fn with_lease(lease: Duration) -> Self {
         let server = RedisServer::start();
         let proxy = Proxy::before(&server);
-        let timeout = Duration::from_millis(400);
+        // Longer than a busy server takes to answer.
+        let timeout = Duration::from_secs(1);
         let here = client_with(
             proxy.url(),
             |redis| redis.command_timeout(timeout).connect_timeout(timeout),
@@ -107,22 +108,20 @@ async fn keep_until_the_deadline(how: Break, lease: Duration) {
     far.cut_off(how);
     let deadline = MutexGuard::lease(&guard).valid_until();
 
-    // By the clock, whenever this task runs.
+    // By the clock, whenever this task runs: the server drops the key between these two instants.
     let asked = clock.now();
-    let left = ttl_of(&far.server, LOCK).unwrap();
-    let ends = asked + left - Duration::from_millis(1);
-    assert!(deadline < ends, "{how:?}: valid for longer than the server keeps the key");
+    let left = ttl_of(&far.server, LOCK).unwrap() - Duration::from_millis(1);
+    let (first, last) = (asked + left, clock.now() + left);
+    assert!(deadline < last, "{how:?}: valid for longer than the server keeps the key");
     assert!(MutexGuard::lease(&guard).is_valid());
 
     let lost = tokio::time::timeout(lease + SOON, lost).await.unwrap();
     // On the server, at that moment. If requests still arrive, the losing client has already
     // released the lock by then.
     if how != Break::Mute {
-        let still = ttl_of(&far.server, LOCK);
-        assert!(
-            still.is_some_and(|left| left > Duration::ZERO),
-            "{how:?}: the key was gone before"
-        );
+        let still = ttl_of(&far.server, LOCK).is_some_and(|left| left > Duration::ZERO);
+        // A busy machine may look when the time of the key is over.
+        assert!(still || clock.now() >= first, "{how:?}: the key was gone before");
     }
     assert_eq!(lost.reason(), LossReason::Expired);
     assert!(!MutexGuard::lease(&guard).is_valid());
@@ -200,7 +199,7 @@ async fn a_wait_behind_a_release_that_fails_is_told_why_too<X: Excluding>() {
         let held = soon(lock.take()).await.unwrap();
         far.cut_off(how);
         drop(held);
-        let error = soon(lock.take_within(Duration::from_secs(2))).await.unwrap_err();
+        let error = soon(lock.take_within(Duration::from_secs(4))).await.unwrap_err();
         let Denied::Timeout { source: Some(why) } = error else { panic!("{how:?}: {error:?}") };
         assert!(tells(how, &why), "{how:?}: {why:?}");
     };

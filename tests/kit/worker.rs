@@ -53,7 +53,8 @@ fn a_wait_can_be_given_up() {
 
 #[test]
 fn a_killed_worker_leaves_its_lock_to_the_ttl() {
-    const TTL: Duration = Duration::from_millis(500);
+    // The heir asks while the lease lasts.
+    const TTL: Duration = Duration::from_secs(2);
     let server = RedisServer::start();
     let (victim, heir) = (with_ttl(&server, TTL), with_ttl(&server, TTL));
     let token = victim.lock("stock");
@@ -66,7 +67,8 @@ fn a_killed_worker_leaves_its_lock_to_the_ttl() {
 #[test]
 fn a_stopped_worker_loses_its_lease_and_says_so() {
     let server = RedisServer::start();
-    let sleeper = with_ttl(&server, Duration::from_millis(300));
+    // It stands still long before its lease ends.
+    let sleeper = with_ttl(&server, Duration::from_secs(1));
     let token = sleeper.lock("stock");
     sleeper.stop();
     let next = worker(&server).lock("stock");

@@ -29,7 +29,8 @@ async fn passes_by(nodes: &Nodes, fallback: bool) -> bool {
 #[tokio::test]
 async fn short_lived_clients_get_locks_again_after_all_servers_have_restarted() {
     let nodes = Nodes::with(3, MAX_TTL, |server| server).await;
-    assert!(passes_by(&nodes, true).await);
+    // A client whose requests are late on a busy machine gets no lock, and the next client does.
+    soon(async { while !passes_by(&nodes, true).await {} }).await;
     for server in nodes.servers() {
         server.kill();
         server.restart();

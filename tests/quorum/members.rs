@@ -11,8 +11,14 @@ use lock_redlock::Redlock;
 use lock_tests::{Proxy, RedisServer};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::support::{Client, LONG, NODE_TIMEOUT, Nodes, SLACK, soon};
+use crate::support::{Client, LONG, NODE_TIMEOUT, Nodes, SOON, soon};
+
+/// Waits for contenders, on a busy machine too. A vote that stays behind would hold them up for longer.
+async fn all<T: 'static>(contenders: JoinSet<T>) -> Vec<T> {
+    timeout(SOON * 3, contenders.join_all()).await.expect("the contenders have ended")
+}
 
 #[tokio::test]
 async fn a_server_by_two_names_is_refused() {
@@ -80,14 +86,15 @@ async fn contenders_that_ask_at_the_same_moment_settle() {
         });
     }
     // Releases to the slowest nodes are still under way, and end with the last handle of a client.
-    let (clients, waits): (Vec<_>, Vec<_>) = soon(contenders.join_all()).await.into_iter().unzip();
+    let (clients, waits): (Vec<_>, Vec<_>) = all(contenders).await.into_iter().unzip();
     let mut waits: Vec<_> = waits.into_iter().flatten().collect();
     waits.sort_unstable();
     assert!(waits.windows(2).all(|pair| pair[0].0 < pair[1].0), "a token was given twice");
     // The first of each round has nothing to wait for but that the votes are not split any more.
     let slowest: Duration = waits.chunks(CONTENDERS).map(|round| round[0].1).max().unwrap();
     println!("the first of {CONTENDERS} had the lock after at most {slowest:?}");
-    assert!(slowest < SLACK / 3, "{slowest:?}");
+    // A wait for a node that does not answer would cost the time that a node is given.
+    assert!(slowest < nodes.timeout(), "{slowest:?}");
     // And no vote stays behind for a refused client.
     nodes.until_held_on(&[]).await;
     drop(clients);
@@ -123,7 +130,7 @@ async fn a_refused_client_leaves_no_vote_behind() {
             refused
         });
     }
-    let refused: usize = soon(contenders.join_all()).await.into_iter().sum();
+    let refused: usize = all(contenders).await.into_iter().sum();
     println!("{refused} were refused");
     assert!(refused > 0);
     nodes.until_held_on(&[]).await;

@@ -17,7 +17,7 @@ use lock_tests::requests::{claim, granted, long};
 use lock_tests::{EtcdServer, PostgresServer, RedisServer, eventually_async};
 use tokio::task::{JoinSet, block_in_place};
 
-use crate::support::{LEASE, NODE_TIMEOUT, SOON, soon};
+use crate::support::{NODE_TIMEOUT, SOON, soon};
 
 type Mixed = Redlock<Arc<dyn QuorumNode>>;
 
@@ -196,7 +196,7 @@ async fn contend(number: usize, locks: Locks<Mixed>, seen: Arc<Seen>) {
         assert!(!seen.inside.swap(true, Ordering::SeqCst), "two holders");
         seen.tokens.lock().unwrap().push(lease.fencing_token());
         tokio::time::sleep(Duration::from_millis(2)).await;
-        assert!(lease.is_valid(), "a lease of {LEASE:?} ended within a turn");
+        assert!(lease.is_valid(), "a lease of {MAX_TTL:?} ended within a turn");
         seen.inside.store(false, Ordering::SeqCst);
         drop(guard);
         seen.turns[number].fetch_add(1, Ordering::Relaxed);
@@ -211,7 +211,7 @@ async fn hold_a_lock_together(stores: [Store; 3]) {
     let seen = Arc::new(Seen::default());
     let mut contenders = JoinSet::new();
     for number in 0..3 {
-        let quorum = Locks::builder(stores.client().await).ttl(LEASE).build().unwrap();
+        let quorum = Locks::builder(stores.client().await).ttl(MAX_TTL).build().unwrap();
         contenders.spawn(contend(number, quorum, Arc::clone(&seen)));
     }
     let watcher = stores.client().await;

@@ -243,10 +243,12 @@ async fn a_look_at_permits_gives_those_of_ended_leases_to_waiters() {
     let server = Server::start();
     let (one, other) = (open(&server), open(&server));
     let key = claim("a").key;
-    let request = Acquire::new(permits(1, 1), millis(60));
+    // Another claim has to wait before it ends.
+    let lease = millis(1_500);
+    let request = Acquire::new(permits(1, 1), lease);
     assert!(matches!(one.try_acquire(&request).await.unwrap(), AcquireOutcome::Granted(_)));
     let mut waiter = Waiter::queue(&other, permits(1, 1)).await;
-    tokio::time::sleep(millis(90).duration()).await;
+    tokio::time::sleep(lease.duration() + millis(30).duration()).await;
     assert_eq!(one.permits(&key, 1).await.unwrap(), state(1, 1, 0));
     waiter.told().await.expect("enough of the lease is known");
 }

@@ -55,24 +55,39 @@ async fn a_message_that_comes_too_late_is_asked_about() {
 
 #[tokio::test]
 async fn a_message_that_is_a_little_late_counts_from_when_it_was_sent() {
+    // If a message comes too late on a busy machine, the next one is another try.
+    for _ in 0..10 {
+        if a_late_message_counts_from_when_it_was_sent().await {
+            return;
+        }
+    }
+    panic!("no message came while most of the lease was left");
+}
+
+/// Returns whether the message came while most of the lease was left.
+async fn a_late_message_counts_from_when_it_was_sent() -> bool {
     let server = Server::start();
     let proxy = proxy_before(&server);
     let (slow, holder) = (RedisBackend::open(proxy.url()).unwrap(), open(&server));
-    let held = claim("a");
+    let (held, mut raw) = (claim("a"), server.client());
     granted(&holder, &held).await;
     let mut waiter = Waiter::queue(&slow, claim("a")).await;
     proxy.delay(Direction::ToClient, Duration::from_millis(200));
     let (before, clock) = (slow.clock().now(), slow.clock());
     holder.release(&held).await.unwrap();
-    let grant = waiter.told().await.expect("most of the lease is left");
-    assert!(clock.now() >= before + Duration::from_millis(200));
-    assert!(grant.valid_until < before + Duration::from_millis(1_000 + 100));
-    // The lease still exists in the store when the holder lets go.
-    let mut raw = server.client();
+    // The server has sent the message before this instant.
+    let sent = clock.now();
+    let has_it = raw.command::<String>(&["GETRANGE", LOCK, "0", "31"]);
+    let left = raw.command::<i64>(&["PTTL", LOCK]);
     let asked = clock.now();
-    let left = Duration::from_millis(raw.command(&["PTTL", LOCK]));
-    assert!(grant.valid_until < asked + left, "{grant:?} {asked:?} {left:?}");
-    assert_eq!(raw.command::<String>(&["GETRANGE", LOCK, "0", "31"]), owner(&waiter));
+    let Some(grant) = waiter.told().await else { return false };
+    assert!(clock.now() >= before + Duration::from_millis(200));
+    assert!(grant.valid_until < sent + Duration::from_millis(1_000));
+    // The lease still exists in the store when the holder lets go.
+    let ends = asked + Duration::from_millis(left.unsigned_abs());
+    assert!(grant.valid_until < ends, "{grant:?} {asked:?} {left:?}");
+    assert_eq!(has_it, owner(&waiter));
+    true
 }
 
 #[tokio::test]

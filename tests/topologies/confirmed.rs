@@ -315,11 +315,16 @@ async fn a_commit_costs_one_round_trip() {
     let held = claim("a");
     eventually_granted(&backend, &held).await;
     proxy.delay(Direction::ToServer, LATE);
-    let since = Clock::boot().now();
-    renewed(&backend, &held).await;
-    let took = Clock::boot().now().saturating_duration_since(since);
+    let mut took: Vec<Duration> = Vec::new();
+    // On a busy machine a renewal may take longer, but not each of several.
+    while took.len() < 5 && took.last().is_none_or(|last| *last >= 3 * LATE) {
+        let since = Clock::boot().now();
+        renewed(&backend, &held).await;
+        took.push(Clock::boot().now().saturating_duration_since(since));
+    }
     // One for the renewal, and one for the commit.
-    assert!(took >= 2 * LATE && took < 3 * LATE, "{took:?}");
+    assert!(took.iter().all(|it| *it >= 2 * LATE), "{took:?}");
+    assert!(took.last().is_some_and(|last| *last < 3 * LATE), "{took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -115,7 +115,8 @@ impl<'h, H: Harness> Scene<'h, H> {
         self.harness.ttl()
     }
 
-    /// A lease time for laws that wait for a part of the lease. The rest is long enough for a request on a busy machine.
+    /// A lease time for laws that wait for a part of the lease, or that form a queue within it. The rest is long enough
+    /// for requests on a busy machine.
     pub(super) fn ttl_with_rest(&self) -> Ttl {
         Ttl::new(self.ttl().duration() * 2).unwrap_or(Ttl::MAX)
     }

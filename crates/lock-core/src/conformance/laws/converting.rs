@@ -250,17 +250,17 @@ pub(in super::super) async fn an_upgrade_ends_with_its_lease<H: Harness>(
     scene: Scene<'_, H>,
 ) -> Check {
     let (one, other) = scene.two_clients().await?;
-    let ttl = scene.long();
+    let (ttl, short) = (scene.long(), scene.ttl_with_rest());
     for expires in [false, true] {
         let key = scene.key()?;
         let upgradable = in_mode(&key, Mode::Upgradable)?;
         let reader = in_mode(&key, Mode::Shared)?;
-        one.obtains(&upgradable, if expires { scene.ttl() } else { ttl }).await?;
+        one.obtains(&upgradable, if expires { short } else { ttl }).await?;
         other.obtains(&reader, ttl).await?;
         let upgrade = Convert::new(upgradable.clone(), Mode::Exclusive, ttl).queued();
         let upgrade = one.waits(upgrade).await?;
         if expires {
-            scene.outlast(scene.ttl().duration()).await;
+            scene.outlast(short.duration()).await;
         } else {
             one.freed(&upgradable).await?;
         }

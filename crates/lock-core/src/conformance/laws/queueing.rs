@@ -95,11 +95,11 @@ pub(in super::super) async fn a_newcomer_does_not_overtake<H: Harness>(
 ) -> Check {
     let (holder, other) = scene.two_clients().await?;
     let newcomer = scene.client().await?;
-    let key = scene.key()?;
+    let (key, short) = (scene.key()?, scene.ttl_with_rest());
     // The holder dies, and so the key is free, but there is a waiter.
-    holder.granted(&scene.claim(&key)?, scene.ttl()).await?;
+    holder.granted(&scene.claim(&key)?, short).await?;
     let mut waiter = other.waits(scene.queued(&key, scene.long())?).await?;
-    scene.outlast(scene.ttl().duration()).await;
+    scene.outlast(short.duration()).await;
     newcomer.is_refused(&scene.claim(&key)?, scene.long()).await?;
     let late = newcomer.joins(scene.queued(&key, scene.long())?).await?;
     waiter.hears_grant().await?;

@@ -130,7 +130,7 @@ pub(in super::super) async fn no_waiter_is_overtaken_together<H: Harness>(
     let (holder, other) = scene.two_clients().await?;
     let newcomer = scene.client().await?;
     let keys = [scene.key()?, scene.key()?];
-    let (ttl, short) = (scene.long(), scene.ttl());
+    let (ttl, short) = (scene.long(), scene.ttl_with_rest());
     // Checked first, because the rest needs a queue too.
     let requests = newcomer.requests(&keys, ttl)?;
     all_granted(newcomer.together(&requests).await?)?;

@@ -93,17 +93,17 @@ where
     H: Harness<Client: QuorumNode>,
 {
     let (one, other) = scene.two_clients().await?;
-    let (key, ttl) = (scene.key()?, scene.long());
+    let (key, ttl, short) = (scene.key()?, scene.long(), scene.ttl_with_rest());
     // The first holder releases its lease, and the second lease expires.
     for lives in [true, false] {
         let held = scene.claim(&key)?;
-        one.elected(&ballot(&held, if lives { ttl } else { scene.ttl() }, soon(), 1)).await?;
+        one.elected(&ballot(&held, if lives { ttl } else { short }, soon(), 1)).await?;
         let mut waiter = other.waits(scene.queued(&key, ttl)?).await?;
         one.outvoted(&scene.claim(&key)?, ttl).await?;
         if lives {
             one.freed(&held).await?;
         } else {
-            scene.outlast(scene.ttl().duration()).await;
+            scene.outlast(short.duration()).await;
         }
         let (holder, _) = one.outvoted(&scene.claim(&key)?, ttl).await?;
         ensure!(holder == Some(waiter.claim().owner.tag()), "{holder:?} is not the waiter");
