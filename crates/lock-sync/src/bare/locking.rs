@@ -19,6 +19,7 @@ pub(crate) enum Locking {
 
 impl BareLock {
     /// Begins to wait for the lock, for a future that yields a guard.
+    #[inline]
     pub(crate) fn locking(&self, mode: Mode, wait: Wait) -> Locking {
         Locking::Acquiring(self.acquiring(mode, wait))
     }
@@ -40,6 +41,7 @@ impl Locking {
     }
 
     /// The hold, and the data that `take_data` takes once the hold is there.
+    #[inline]
     pub(crate) fn poll<D>(
         &mut self,
         context: &mut Context<'_>,

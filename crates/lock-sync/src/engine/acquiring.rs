@@ -48,7 +48,8 @@ enum State {
     /// First in line: this task sends the request to the store itself.
     Asking {
         id: WaiterId,
-        running: Running,
+        /// In a box, so that the future stays small: most callers send no request.
+        running: Box<Running>,
         /// The waiter has just left its waker, and there is no news yet.
         parked: bool,
     },
@@ -57,6 +58,7 @@ enum State {
 }
 
 impl Acquiring {
+    #[inline]
     pub(crate) fn new(entry: Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
         let home = entry.shared.home;
         let hears = if entry.observed.is_some() { Hears::Undecided } else { Hears::Nobody };
@@ -76,6 +78,7 @@ impl Acquiring {
         self.home = Home::Driver;
     }
 
+    #[inline]
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Hold, Denial>> {
         if self.hears == Hears::Undecided {
             self.begin();
@@ -99,13 +102,11 @@ impl Acquiring {
         loop {
             let outcome = ready!(self.advance(context));
             self.state = State::Done;
-            match outcome {
-                Ok(ticket) if ticket.check().is_ok() => {
-                    return Poll::Ready(Ok(Way::Ticket(ticket)));
-                }
-                Ok(ticket) => self.begin_anew(ticket),
-                Err(denial) => return Poll::Ready(Err(denial)),
+            let mut ticket = outcome?;
+            if ticket.begin().is_ok() {
+                return Poll::Ready(Ok(Way::Ticket(ticket)));
             }
+            self.begin_anew(ticket);
         }
     }
 
@@ -191,6 +192,7 @@ impl Acquiring {
     }
 
     /// Goes on until there is an outcome.
+    #[inline]
     fn advance(&mut self, context: &mut Context<'_>) -> Poll<Result<Ticket, Denial>> {
         loop {
             let Some(entry) = &self.entry else { completed() };
@@ -235,7 +237,7 @@ impl Acquiring {
                 if self.home == Home::Asker {
                     entry.shared.ears.ask_here();
                 }
-                let running = Running::attempt(entry, request, self.home);
+                let running = Box::new(Running::attempt(entry, request, self.home));
                 self.state = State::Asking { id, running, parked };
                 None
             }

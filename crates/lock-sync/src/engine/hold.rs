@@ -10,7 +10,7 @@ use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
 use super::observed::Told;
 use super::right::Right;
 use super::validity::Validity;
-use super::{Asks, Entry, Held, HoldId, Manner, Rest, Running, Ticket, Write};
+use super::{Asks, Entry, Exit, Held, HoldId, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 
 /// The right of one holder to the lock. Dropping it passes the lock on.
@@ -84,11 +84,12 @@ impl Hold {
 
     /// Lets go of the lock, at this instant if it is known.
     #[inline]
-    fn leave(&self, now: Option<Instant>) {
+    fn leave(&mut self, now: Option<Instant>) {
+        let (hold, manner) = (self.id(), self.manner);
         if self.came_through_gate() {
-            self.entry.leave_gate(self.id(), self.manner);
+            self.entry.leave_gate(hold, manner);
         } else {
-            self.entry.release(self.id(), self.manner, now);
+            self.entry.release(Exit { hold, lease: &mut self.right.lease, manner, now });
         }
     }
 

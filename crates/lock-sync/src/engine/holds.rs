@@ -133,6 +133,19 @@ impl Holds {
         Some(holding)
     }
 
+    /// Gives the place of a hold to another one, with the same mode and limit.
+    #[inline]
+    pub(super) fn pass_on(
+        &mut self,
+        id: HoldId,
+        serial: u64,
+        token: FencingToken,
+    ) -> Option<HoldId> {
+        let holding = self.slots.get_mut(id.slot as usize)?;
+        (holding.serial, holding.token) = (serial, token);
+        Some(HoldId { serial, ..id })
+    }
+
     // ---- Readers that come through the gate ----
 
     /// The serial number and the token of the readers that came through the gate, if there have been any.

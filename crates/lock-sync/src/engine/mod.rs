@@ -72,6 +72,7 @@ use observed::Observed;
 use parked::Parked;
 use parting::Parting;
 use queue::WaiterId;
+use validity::Validity;
 use watch_task::WatchTask;
 
 pub(crate) type Shared = shared::Shared<Entry>;
@@ -116,6 +117,16 @@ struct State {
     watch: WatchTask,
 }
 
+/// How a holder lets go.
+struct Exit<'a> {
+    hold: HoldId,
+    /// The reference of the holder to its lease. The next holder of this process may take it over.
+    lease: &'a mut Option<Arc<Validity>>,
+    manner: Manner,
+    /// The time, if the caller has just read it.
+    now: Option<Instant>,
+}
+
 impl State {
     /// The instant of the next tick.
     fn armed_at(&self) -> Instant {
@@ -138,24 +149,19 @@ impl Entry {
 
     /// The short ways out: see [`Machine::unshare`] and [`Machine::pass_on`]. `None` if none was taken. Otherwise the
     /// waker of the waiter that has the hold now, if there is such a waiter and it has left one.
-    ///
-    /// `now`: the time, if the caller has just read it.
-    fn leave(
-        &self,
-        state: &mut State,
-        hold: HoldId,
-        manner: Manner,
-        now: Option<Instant>,
-    ) -> Option<Option<Waker>> {
+    fn leave(self: &Arc<Self>, state: &mut State, exit: &mut Exit<'_>) -> Option<Option<Waker>> {
         if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
             return None;
         }
         let armed = state.armed_at();
-        if state.machine.unshare(hold, manner, armed) {
+        if state.machine.unshare(exit.hold, exit.manner, armed) {
             return Some(None);
         }
-        let clock = || now.unwrap_or_else(|| crate::sync::now(self.shared.clock));
-        state.machine.pass_on(hold, clock, manner)
+        let (now, clock) = (exit.now, self.shared.clock);
+        let look = || now.unwrap_or_else(|| crate::sync::now(clock));
+        let passed = state.machine.pass_on(exit.hold, exit.lease, look, exit.manner);
+        self.arm(state);
+        passed
     }
 
     fn cancel(self: &Arc<Self>, id: WaiterId, manner: Manner) {
@@ -166,23 +172,17 @@ impl Entry {
     ///
     /// If another process waits for the lock, the release leaves from this thread, so that the other process does
     /// not wait for the driver to wake up.
-    fn release(self: &Arc<Self>, hold: HoldId, manner: Manner, now: Option<Instant>) {
-        self.release_locked(self.lock(), hold, manner, now);
+    fn release(self: &Arc<Self>, exit: Exit<'_>) {
+        self.release_locked(self.lock(), exit);
     }
 
-    fn release_locked(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        hold: HoldId,
-        manner: Manner,
-        now: Option<Instant>,
-    ) {
-        if let Some(next) = self.leave(&mut state, hold, manner, now) {
+    fn release_locked(self: &Arc<Self>, mut state: MutexGuard<'_, State>, mut exit: Exit<'_>) {
+        if let Some(next) = self.leave(&mut state, &mut exit) {
             drop(state);
             return next.into_iter().for_each(wake);
         }
         self.let_go(state, |machine| {
-            machine.release(hold, manner);
+            machine.release(exit.hold, exit.manner);
         });
     }
 

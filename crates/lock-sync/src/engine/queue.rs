@@ -191,6 +191,7 @@ impl<W, O> Queue<W, O> {
     }
 
     /// Removes a waiter, wherever it stands. Returns its waker, or an outcome that was not picked up.
+    #[inline]
     pub(super) fn remove(&mut self, id: WaiterId) -> (Option<W>, Option<O>) {
         let waker = self.unlink(id);
         match self.slots.remove(id.0 as usize) {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lock_core::Mode;
 
-use super::Entry;
 use super::gate::{Leaving, Way};
 use super::holds::HoldId;
 use super::manner::Manner;
+use super::{Entry, Exit};
 use crate::sync::atomic::Ordering;
 use crate::sync::now;
 
@@ -76,7 +76,7 @@ impl Entry {
         self.close_gate(&mut state);
         match leaving {
             Leaving::Last => self.let_go(state, |machine| machine.left_gate(manner)),
-            _ => self.release_locked(state, hold, manner, None),
+            _ => self.release_locked(state, Exit { hold, lease: &mut None, manner, now: None }),
         }
     }
 }

@@ -80,6 +80,7 @@ impl Entry {
     }
 
     /// The outcome of a waiter that may have left this waker before.
+    #[inline]
     pub(super) fn poll(&self, id: WaiterId, context: &Context<'_>) -> Poll<Result<Ticket, Denial>> {
         self.poll_with(id, None, context)
     }
@@ -93,6 +94,7 @@ impl Entry {
         self.poll_with(id, Some(context.waker().clone()), context)
     }
 
+    #[inline]
     fn poll_with(
         &self,
         id: WaiterId,
@@ -150,6 +152,7 @@ impl Entry {
     ///
     /// `ask` leaves the waker that it is given, and puts the former one in its place. `parked` says whether the entry
     /// already has the waker of the task.
+    #[inline]
     fn wait<R>(
         &self,
         mut waker: Option<Waker>,

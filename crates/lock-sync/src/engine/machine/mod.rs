@@ -94,6 +94,9 @@ pub(crate) struct Machine<W> {
     holds: u64,
     /// How many tokens the last lease used. The next reservation is sized by this number.
     used_last: u32,
+    /// The seat whose holders with this manner take [`pass_on`](Self::pass_on) without another look at the clock. Every event
+    /// clears this.
+    express: Option<(usize, Manner)>,
     /// When a holder that shares a lease last took the short way in.
     shared_at: Instant,
     /// For how many waiters the machine asks for permits in one request.
@@ -142,6 +145,7 @@ impl<W> Machine<W> {
             closed: false,
             holds: 0,
             used_last: 0,
+            express: None,
             shared_at: Instant::from_nanos(0),
             run: 1,
             polls: 0,
@@ -168,6 +172,7 @@ impl<W> Machine<W> {
     /// imply, [`settle`](Self::settle).
     pub(super) fn begin(&mut self, now: Instant) {
         self.pass.now = now;
+        self.express = None;
     }
 
     /// The event ends. Returns the work that it asks for.
@@ -278,6 +283,7 @@ impl<W> Machine<W> {
 
     /// The outcome of a waiter. Without an outcome the waiter leaves `waker`, and `waker` becomes the one that it
     /// left before.
+    #[inline]
     pub(super) fn poll(&mut self, id: WaiterId, waker: &mut Option<W>) -> Option<Outcome> {
         if self.queue.park(id, waker) { None } else { self.queue.take(id) }
     }

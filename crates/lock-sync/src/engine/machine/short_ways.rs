@@ -3,13 +3,15 @@
 //! A short way changes nothing that makes a step of a [plan](super::plan) due earlier. A task that cannot take its
 //! short way takes the long one.
 
+use std::sync::Arc;
+
 use lock_core::{Instant, Mode};
 
 use super::seat::Seat;
-use super::{Machine, Manner, Ticket};
+use super::{Deadline, Machine, Manner, Ticket};
 use crate::engine::holds::{HoldId, beside};
 use crate::engine::queue::{Patience, WaiterId};
-use crate::engine::tokens::LOW_TOKENS;
+use crate::engine::validity::Validity;
 
 impl<W> Machine<W> {
     /// Whether a task that waits without a limit may [`join`](Self::join) the line.
@@ -40,32 +42,55 @@ impl<W> Machine<W> {
     /// and no other process wants the lock. `None` if it was not taken. Otherwise the waker of that waiter, if it has
     /// left one.
     ///
-    /// If a step falls due meanwhile, the next tick takes it: this way makes no deadline earlier.
+    /// The first holder after an event reads the clock. If the way is open, it stays open until the next event: a tick
+    /// comes before the time closes the way. The waiter checks its lease by the clock, so a late tick does no harm. The
+    /// waiter takes over the reference `lease` of the holder, if there is one.
     pub(in super::super) fn pass_on(
         &mut self,
         hold: HoldId,
+        lease: &mut Option<Arc<Validity>>,
         clock: impl FnOnce() -> Instant,
         manner: Manner,
     ) -> Option<Option<W>> {
         let (waiter, _) = self.queue.first()?;
-        let (want, now) = (self.queue.want(waiter)?, clock());
+        let want = self.queue.want(waiter)?;
+        let express = Some((hold.seat(), manner));
+        if self.express != express {
+            let until = self.passes_on_until(hold, want, clock(), manner)?;
+            (self.express, self.manner) = (express, manner);
+            self.look_by(until);
+        }
+        let serial = self.holds + 1;
+        let ticket = self.live_mut(hold)?.pass_on(hold, lease, serial, want)?;
+        self.holds = serial;
+        Some(self.queue.settle(waiter, Ok(ticket)))
+    }
+
+    /// Until when holders pass the lease on by the short way, if no event comes before. `None` if they may not.
+    fn passes_on_until(
+        &self,
+        hold: HoldId,
+        want: Mode,
+        now: Instant,
+        manner: Manner,
+    ) -> Option<Instant> {
         let leased = self.live(hold)?;
         let fits = match want {
             Mode::Exclusive => self.only_seat().is_some() && leased.holds.is_single(),
             Mode::Permits { .. } => !leased.holds.has_forgotten(),
             _ => false,
         };
-        let plain = self.is_plain()
-            && leased.turn.is_quiet()
-            && leased.change.is_none()
-            && leased.tokens.left() > LOW_TOKENS
-            && leased.holds.get(hold).is_some_and(|held| held.is_live() && held.mode == want)
-            && leased.may_go_on(now, manner, &self.policy);
-        (fits && plain).then_some(())?;
-        self.live_mut(hold)?.holds.remove(hold)?;
-        self.manner = manner;
-        let ticket = self.ticket(hold.seat(), want, now)?;
-        Some(self.queue.settle(waiter, Ok(ticket)))
+        let until = leased.passes_on_until(&self.policy).min(leased.stays_until());
+        let stays = now < until && leased.stays(now, manner, &self.policy);
+        let plain = self.is_plain() && leased.change.is_none() && leased.is_usable(now);
+        (fits && plain && stays).then_some(until)
+    }
+
+    /// A tick comes at this instant or before.
+    fn look_by(&mut self, at: Instant) {
+        if self.next.is_none_or(|next| at < next.at) {
+            self.next = Some(Deadline { at, flexible: false });
+        }
     }
 
     /// Whether neither the end, nor an upgrade, nor a limit of holds is to be considered.
@@ -104,8 +129,9 @@ impl<W> Machine<W> {
         manner: Manner,
         armed: Instant,
     ) -> bool {
-        let now = self.shared_at;
-        let Some(leased) = self.live(hold) else { return false };
+        let alone = self.queue.is_empty() && self.upgrade.is_none();
+        let (now, leased) = (self.shared_at, self.live(hold).filter(|_| alone));
+        let Some(leased) = leased else { return false };
         let last = leased.holds.live() == 1;
         let until = last.then(|| self.lingers(leased, now, manner, armed)).flatten();
         let looks = || leased.change.is_none() && leased.weaken_at < Instant::FAR_FUTURE;
@@ -114,8 +140,7 @@ impl<W> Machine<W> {
             Some(Mode::Permits { .. }) => !last && looks(),
             _ => false,
         };
-        let plain = self.queue.is_empty() && self.upgrade.is_none() && leaves;
-        let Some(leased) = self.live_mut(hold).filter(|_| plain) else { return false };
+        let Some(leased) = self.live_mut(hold).filter(|_| leaves) else { return false };
         if let Some(until) = until {
             leased.idle_until = until;
         }

@@ -84,7 +84,12 @@ impl Leased {
     pub(super) fn has_stayed(&self, now: Instant) -> bool {
         // Readers are not in the way of other readers.
         let alone = matches!(self.claim.mode, Mode::Exclusive | Mode::Permits { .. });
-        alone && self.turn.is_quiet() && now >= self.granted + LONGEST_STAY
+        alone && self.turn.is_quiet() && now >= self.stays_until()
+    }
+
+    /// When it is time for that, if the lease is exclusive or has permits.
+    pub(super) fn stays_until(&self) -> Instant {
+        self.granted + LONGEST_STAY
     }
 
     // ---- Without a holder ----

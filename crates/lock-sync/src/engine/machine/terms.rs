@@ -46,7 +46,7 @@ pub(crate) struct Ticket {
     pub(crate) hold: HoldId,
     pub(crate) lease: Arc<Validity>,
     pub(crate) token: lock_core::FencingToken,
-    /// When the waiter became a holder.
+    /// Not before the grant of the lease; then when the caller began the hold.
     pub(crate) since: Instant,
     /// The end of the maximum hold.
     pub(crate) hold_until: Instant,
@@ -63,9 +63,10 @@ impl Ticket {
         self
     }
 
-    /// Whether the hold has its lease now, as far as the clock and the machine know.
-    pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        self.check_at(self.lease.now())
+    /// The caller begins the hold. Whether the hold has its lease now, as far as the clock and the machine know.
+    pub(crate) fn begin(&mut self) -> Result<(), LeaseLost> {
+        self.since = self.lease.now();
+        self.check_at(self.since)
     }
 
     /// Whether the hold has its lease at this instant.

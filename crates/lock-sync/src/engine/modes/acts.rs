@@ -76,7 +76,7 @@ impl World {
         if self.machine.unshare(hold, self.manner, armed) {
             return true;
         }
-        let waker = self.machine.pass_on(hold, || now, self.manner);
+        let waker = self.machine.pass_on(hold, &mut None, || now, self.manner);
         waker.map(|waker| self.woken.extend(waker)).is_some()
     }
 

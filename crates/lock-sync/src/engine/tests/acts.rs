@@ -47,7 +47,7 @@ impl World {
     pub(super) fn release(&mut self) {
         if let Some(ticket) = self.holding.take() {
             let before = (self.machine.owner(), self.machine.contention());
-            match self.machine.pass_on(ticket.hold, || self.now, self.manner) {
+            match self.machine.pass_on(ticket.hold, &mut None, || self.now, self.manner) {
                 Some(waker) => self.woken.extend(waker),
                 None => drop(self.machine.release(ticket.hold, self.manner)),
             }
