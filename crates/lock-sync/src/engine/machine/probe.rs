@@ -2,9 +2,10 @@
 
 use lock_core::{Contention, Instant, OwnerToken};
 
-use super::Machine;
 use super::leased::Leased;
 use super::seat::Seat;
+use super::{Machine, Manner};
+use crate::engine::holds::HoldId;
 
 impl<W> Machine<W> {
     /// Whether nothing is held, wanted or under way.
@@ -48,6 +49,12 @@ impl<W> Machine<W> {
     pub(in super::super) fn asks_at(&self) -> Option<Instant> {
         let waiting = self.seats[0].waiting().filter(|asking| asking.request.outage.is_none());
         waiting.map(|asking| asking.request.at)
+    }
+
+    /// Whether the holder may pass the lease on by the short way, by a look at the clock and at all facts.
+    pub(in super::super) fn may_pass_on(&self, hold: HoldId, now: Instant, manner: Manner) -> bool {
+        let want = self.queue.first_want();
+        want.is_some_and(|want| self.passes_on_until(hold, want, now, manner).is_some())
     }
 
     /// The contention of other processes for the first lease.

@@ -67,7 +67,7 @@ impl<W> Machine<W> {
     }
 
     /// Until when holders pass the lease on by the short way, if no event comes before. `None` if they may not.
-    fn passes_on_until(
+    pub(super) fn passes_on_until(
         &self,
         hold: HoldId,
         want: Mode,

@@ -31,7 +31,10 @@ impl World {
         let joined = waits.is_some();
         let entered = match waits {
             Some(id) => Entered::Queued(id),
-            None => self.machine.enter(want, patience, self.manner),
+            None => {
+                self.begin();
+                self.machine.enter(want, patience, self.manner)
+            }
         };
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, began, ticket, want),
@@ -64,20 +67,27 @@ impl World {
             self.leave_closed_gate(nth);
         } else if !self.holding.is_empty() {
             let (ticket, _) = self.holding.swap_remove(nth % self.holding.len());
-            if !self.leave(ticket.hold) {
-                self.machine.release(ticket.hold, self.manner);
-            }
+            self.leave(ticket.hold);
+        }
+    }
+
+    pub(super) fn leave(&mut self, hold: HoldId) {
+        if !self.leave_shortly(hold) {
+            self.begin();
+            self.machine.release(hold, self.manner);
         }
     }
 
     /// The short ways out.
-    pub(super) fn leave(&mut self, hold: HoldId) -> bool {
+    fn leave_shortly(&mut self, hold: HoldId) -> bool {
         let (armed, now) = (self.armed(), self.now());
         if self.machine.unshare(hold, self.manner, armed) {
             return true;
         }
-        let waker = self.machine.pass_on(hold, &mut None, || now, self.manner);
-        waker.map(|waker| self.woken.extend(waker)).is_some()
+        let open = now >= armed || self.machine.may_pass_on(hold, now, self.manner);
+        let passed = self.machine.pass_on(hold, &mut None, || now, self.manner);
+        assert!(open || passed.is_none(), "the driver is on time, and the short way is closed");
+        passed.map(|waker| self.woken.extend(waker)).is_some()
     }
 
     pub(super) fn split(&mut self, nth: usize) {

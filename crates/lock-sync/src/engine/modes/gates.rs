@@ -78,9 +78,7 @@ impl World {
     /// A reader leaves that the machine knows.
     pub(super) fn leave_closed_gate(&mut self, nth: usize) {
         let reader = self.readers.swap_remove(nth % self.readers.len());
-        if !self.leave(reader.hold) {
-            self.machine.release(reader.hold, self.manner);
-        }
+        self.leave(reader.hold);
     }
 
     pub(super) fn close_gate(&mut self) {

@@ -154,6 +154,8 @@ struct World {
     forgotten: u32,
     /// How many events there have been.
     events: u64,
+    /// Whether the machine hears of the present event.
+    begun: bool,
     grants: Vec<Granted>,
     /// Whether a request was lost, so that leases may have to end by themselves.
     failed: bool,
@@ -195,6 +197,7 @@ impl World {
             history: History::default(),
             forgotten: 0,
             events: 0,
+            begun: false,
             grants: Vec::new(),
             failed: false,
             few,
@@ -217,7 +220,7 @@ impl World {
 
     async fn advance(&mut self, millis: u64) {
         tokio::time::advance(Duration::from_millis(millis)).await;
-        self.machine.begin(self.now());
+        self.begin();
         self.machine.tick();
     }
 
@@ -226,15 +229,22 @@ impl World {
             return;
         }
         self.close_gate();
-        let now = self.now();
-        self.machine.begin(now);
         self.events += 1;
+        self.begun = false;
+        // Callers and holders try the short ways first.
+        if !matches!(event, Event::Enter(..) | Event::Release(_)) {
+            self.begin();
+        }
         self.happen(event).await;
-        // The machine does not settle after a reader has come by the short way.
-        if self.gate.is_none() {
+        if self.begun {
             self.carry_out();
         }
         self.check();
+    }
+
+    fn begin(&mut self) {
+        self.begun = true;
+        self.machine.begin(self.now());
     }
 
     async fn happen(&mut self, event: Event) {

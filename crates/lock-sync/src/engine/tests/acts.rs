@@ -6,7 +6,9 @@ use lock_core::{Acquire, Mode};
 
 use super::World;
 use super::common::Limit;
+use crate::engine::holds::HoldId;
 use crate::engine::machine::{Denial, Ending, Entered, Op};
+use crate::engine::queue::Patience;
 
 impl World {
     pub(super) fn enter(&mut self, limit: Limit) {
@@ -16,6 +18,15 @@ impl World {
         if matches!(limit, Limit::Try) && self.releasing.is_some() && self.waiters.is_empty() {
             self.tries.insert(arrival, self.refusals);
         }
+        let joined = match patience {
+            Patience::Forever => self.machine.join(Mode::Exclusive, &mut Some(arrival)),
+            _ => None,
+        };
+        if let Some(id) = joined {
+            self.waiters.insert(arrival, (id, limit));
+            return;
+        }
+        self.begin();
         let entered = self.machine.enter(Mode::Exclusive, patience, self.manner);
         self.carry_out();
         match entered {
@@ -47,19 +58,30 @@ impl World {
     pub(super) fn release(&mut self) {
         if let Some(ticket) = self.holding.take() {
             let before = (self.machine.owner(), self.machine.contention());
-            match self.machine.pass_on(ticket.hold, &mut None, || self.now, self.manner) {
+            match self.pass_on(ticket.hold) {
                 Some(waker) => self.woken.extend(waker),
-                None => drop(self.machine.release(ticket.hold, self.manner)),
+                None => {
+                    self.begin();
+                    self.machine.release(ticket.hold, self.manner);
+                    self.machine.settle();
+                }
             }
-            self.machine.settle();
             self.check_budget(before);
         }
+    }
+
+    fn pass_on(&mut self, hold: HoldId) -> Option<Option<u32>> {
+        let late = self.machine.next.is_some_and(|next| next.at <= self.now);
+        let open = late || self.machine.may_pass_on(hold, self.now, self.manner);
+        let passed = self.machine.pass_on(hold, &mut None, || self.now, self.manner);
+        assert!(open || passed.is_none(), "the driver is on time, and the short way is closed");
+        passed
     }
 
     /// The driver sleeps until the machine's deadline, and no longer.
     pub(super) fn advance(&mut self, millis: u64) {
         self.now = self.now + Duration::from_millis(millis);
-        self.machine.begin(self.now);
+        self.begin();
         self.machine.tick();
     }
 

@@ -83,6 +83,8 @@ struct World {
     tries: BTreeMap<u32, u32>,
     /// Whether a release did not reach the store, so that the lease had to end by itself.
     release_failed: bool,
+    /// Whether the machine hears of the present event.
+    begun: bool,
 }
 
 impl World {
@@ -117,11 +119,16 @@ impl World {
             refusals: 0,
             tries: BTreeMap::new(),
             release_failed: false,
+            begun: false,
         }
     }
 
     fn event(&mut self, event: Event) {
-        self.machine.begin(self.now);
+        self.begun = false;
+        // Callers and the holder try the short ways first.
+        if !matches!(event, Event::Enter(_) | Event::Release) {
+            self.begin();
+        }
         match event {
             Event::Enter(limit) => self.enter(limit),
             Event::Cancel(nth) => self.cancel(nth),
@@ -150,8 +157,15 @@ impl World {
                 self.machine.close();
             }
         }
-        self.carry_out();
+        if self.begun {
+            self.carry_out();
+        }
         self.check();
+    }
+
+    fn begin(&mut self) {
+        self.begun = true;
+        self.machine.begin(self.now);
     }
 
     /// Locks while no other process is in the way.
