@@ -183,6 +183,7 @@ impl World {
             match outcome {
                 // The task slept past the end of the lease: its guard reports that, and the task lets go.
                 Ok(ticket) if !ticket.lease.is_valid(self.now()) => {
+                    self.begin();
                     self.machine.release(ticket.hold, self.manner);
                 }
                 Ok(ticket) => self.served(arrival, began, ticket, want),

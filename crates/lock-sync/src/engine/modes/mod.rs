@@ -231,8 +231,8 @@ impl World {
         self.close_gate();
         self.events += 1;
         self.begun = false;
-        // Callers and holders try the short ways first.
-        if !matches!(event, Event::Enter(..) | Event::Release(_)) {
+        // Callers, waiters and holders try the short ways first.
+        if !matches!(event, Event::Enter(..) | Event::Run | Event::Release(_)) {
             self.begin();
         }
         self.happen(event).await;
@@ -242,6 +242,7 @@ impl World {
         self.check();
     }
 
+    /// The machine hears of the present event.
     fn begin(&mut self) {
         self.begun = true;
         self.machine.begin(self.now());

@@ -7,6 +7,7 @@ mod answers;
 mod checks;
 pub(super) mod common;
 mod events;
+mod express;
 mod leases;
 mod passing;
 mod properties;
@@ -125,8 +126,8 @@ impl World {
 
     fn event(&mut self, event: Event) {
         self.begun = false;
-        // Callers and the holder try the short ways first.
-        if !matches!(event, Event::Enter(_) | Event::Release) {
+        // Callers, waiters and the holder try the short ways first.
+        if !matches!(event, Event::Enter(_) | Event::Run | Event::Release) {
             self.begin();
         }
         match event {
@@ -163,6 +164,7 @@ impl World {
         self.check();
     }
 
+    /// The machine hears of the present event.
     fn begin(&mut self) {
         self.begun = true;
         self.machine.begin(self.now);
