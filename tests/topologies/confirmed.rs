@@ -80,9 +80,12 @@ fn an_unconfirmed_request_leaves_the_grant_of_its_repetition() {
         });
     }
     let mut first = Box::pin(ask(&backend, &lock));
+    // The server stands still, so the only poll sends the request and reads no answer.
+    set.primary.stop();
     let entered = here.enter();
     assert!(first.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
     drop(entered);
+    set.primary.cont();
     eventually("the first request is granted", SOON, || !set.is_free("a"));
     there.block_on(async {
         granted(&backend, &lock).await;
