@@ -9,7 +9,7 @@ use super::gate::Way;
 use super::machine::Entered;
 use super::observed::{Begun, Observed, Told};
 use super::queue::WaiterId;
-use super::{Denial, Entry, Hold, Home, Manner, Patience, Running, Ticket, Wait};
+use super::{Denial, Entry, Hold, HoldId, Home, Manner, Patience, Running, Ticket, Wait};
 
 /// A wait for the lock that can be dropped at any point.
 ///
@@ -43,13 +43,14 @@ enum State {
     New(Wait),
     /// As new, but the short way beside other holders is not open.
     Tried(Wait),
-    /// About to enter, for the first time or because its ticket was over before it was used.
+    /// About to enter.
     Entering,
+    /// About to enter again: the lease was over before the caller began this hold.
+    Again(HoldId),
     /// First in line: this task sends the request to the store itself.
     Asking {
         id: WaiterId,
-        /// In a box, so that the future stays small: most callers send no request.
-        running: Box<Running>,
+        running: Running,
         /// The waiter has just left its waker, and there is no news yet.
         parked: bool,
     },
@@ -106,7 +107,7 @@ impl Acquiring {
             if ticket.begin().is_ok() {
                 return Poll::Ready(Ok(Way::Ticket(ticket)));
             }
-            self.begin_anew(ticket);
+            self.state = State::Again(ticket.hold);
         }
     }
 
@@ -126,14 +127,6 @@ impl Acquiring {
         // Moved rather than cloned: many tasks contend for the reference count.
         let Some(entry) = self.entry.take() else { completed() };
         Hold::new(entry, way.into(), self.mode.permits(), self.manner, told)
-    }
-
-    /// The hold is over before it was used.
-    fn begin_anew(&mut self, ticket: Ticket) {
-        let Some(entry) = &self.entry else { completed() };
-        let (entry, permits) = (Arc::clone(entry), self.mode.permits());
-        drop(Hold::new(entry, ticket.into(), permits, self.manner, None));
-        self.state = State::Entering;
     }
 
     // ---- What observers hear ----
@@ -202,7 +195,14 @@ impl Acquiring {
                     self.state = State::Entering;
                 }
                 State::Entering => {
-                    if let Some(poll) = self.enter(context) {
+                    let came = entry.come(self.mode, self.patience, self.manner, context);
+                    if let Some(poll) = self.enter(came, context) {
+                        return poll;
+                    }
+                }
+                State::Again(hold) => {
+                    let entered = entry.come_again(*hold, self.mode, self.patience, self.manner);
+                    if let Some(poll) = self.enter((entered, false), context) {
                         return poll;
                     }
                 }
@@ -223,10 +223,13 @@ impl Acquiring {
         }
     }
 
-    /// Joins the line. `None` if this task has to send a request.
-    fn enter(&mut self, context: &mut Context<'_>) -> Option<Poll<Result<Ticket, Denial>>> {
+    /// The caller has come to the line, and may have left its waker. `None` if this task has to send a request.
+    fn enter(
+        &mut self,
+        (entered, parked): (Entered, bool),
+        context: &mut Context<'_>,
+    ) -> Option<Poll<Result<Ticket, Denial>>> {
         let Some(entry) = &self.entry else { completed() };
-        let (entered, parked) = entry.come(self.mode, self.patience, self.manner, context);
         match entered {
             Entered::Done(outcome) => Some(Poll::Ready(outcome)),
             Entered::Queued(id) => {
@@ -237,7 +240,7 @@ impl Acquiring {
                 if self.home == Home::Asker {
                     entry.shared.ears.ask_here();
                 }
-                let running = Box::new(Running::attempt(entry, request, self.home));
+                let running = Running::attempt(entry, request, self.home);
                 self.state = State::Asking { id, running, parked };
                 None
             }

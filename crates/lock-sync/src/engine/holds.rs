@@ -55,6 +55,13 @@ impl Holding {
     pub(super) fn is_live(&self) -> bool {
         self.state == State::Live
     }
+
+    /// Another hold takes the place of this one, whose name is `id`. It has the same mode and the same limit.
+    #[inline]
+    pub(super) fn pass_on(&mut self, id: HoldId, serial: u64, token: FencingToken) -> HoldId {
+        (self.serial, self.token) = (serial, token);
+        HoldId { serial, ..id }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,17 +140,12 @@ impl Holds {
         Some(holding)
     }
 
-    /// Gives the place of a hold to another one, with the same mode and limit.
+    /// This hold, if it is live and in this mode, so that another one may take its place.
     #[inline]
-    pub(super) fn pass_on(
-        &mut self,
-        id: HoldId,
-        serial: u64,
-        token: FencingToken,
-    ) -> Option<HoldId> {
+    pub(super) fn passing(&mut self, id: HoldId, mode: Mode) -> Option<&mut Holding> {
         let holding = self.slots.get_mut(id.slot as usize)?;
-        (holding.serial, holding.token) = (serial, token);
-        Some(HoldId { serial, ..id })
+        (holding.serial == id.serial && holding.is_live() && holding.mode == mode)
+            .then_some(holding)
     }
 
     // ---- Readers that come through the gate ----

@@ -3,6 +3,8 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use lock_core::Instant;
+
 use crate::handoff::Handoff;
 
 /// What is to happen to the lease after a hold. Each guard carries a manner, so a manner is small: its times are in
@@ -51,10 +53,11 @@ impl Manner {
         Self { value: true, ..self }
     }
 
-    /// Whether a lease that other processes may want goes to another holder of this process, after `served` holders in
-    /// the time `lasted`.
-    pub(super) fn allows(&self, served: u32, lasted: Duration) -> bool {
-        served <= self.handoffs && nanos(lasted) < self.time
+    /// Until when a lease that other processes may want goes to another holder of this process, after `served` holders
+    /// since this instant. `None` if it goes to no further holder.
+    #[inline]
+    pub(super) fn allows_until(&self, served: u32, since: Instant) -> Option<Instant> {
+        (served <= self.handoffs).then(|| since + Duration::from_nanos(self.time))
     }
 
     /// Whether each holder gets a grant of its own.
@@ -90,15 +93,15 @@ mod tests {
 
     #[test]
     fn a_budget_has_two_limits() {
-        let (handoffs, time) = (2, Duration::from_millis(5));
-        let (budget, nearly) =
-            (Manner::new(Handoff::Budget { handoffs, time }), Duration::from_nanos(4_999_999));
-        assert!(budget.allows(2, nearly) && !budget.allows(3, nearly) && !budget.allows(2, time));
+        let (handoffs, time, since) = (2, Duration::from_millis(5), Instant::from_nanos(7));
+        let budget = Manner::new(Handoff::Budget { handoffs, time });
+        assert_eq!(budget.allows_until(2, since), Some(since + time));
+        assert_eq!(budget.allows_until(3, since), None);
         for other in [Handoff::Never, Handoff::Fair].map(Manner::new) {
-            assert!(!other.allows(0, Duration::ZERO));
+            assert!(other.allows_until(0, since).is_none_or(|until| until <= since));
         }
-        let endless = Handoff::Budget { handoffs, time: Duration::MAX };
-        assert!(Manner::new(endless).allows(0, Duration::from_secs(u32::MAX.into())));
+        let endless = Manner::new(Handoff::Budget { handoffs, time: Duration::MAX });
+        assert_eq!(endless.allows_until(0, since), Some(Instant::FAR_FUTURE));
     }
 
     #[test]

@@ -117,7 +117,7 @@ struct State {
     watch: WatchTask,
 }
 
-/// How a holder lets go.
+/// What a holder hands over when it lets go.
 struct Exit<'a> {
     hold: HoldId,
     /// The reference of the holder to its lease. The next holder of this process may take it over.

@@ -1,7 +1,5 @@
 //! The turn of a process, and what the store said about other processes.
 
-use std::time::Duration;
-
 use lock_core::{Contention, Instant};
 
 /// The turn of this process with a lease, which the hand-off budget limits, and the contention of other processes.
@@ -55,10 +53,10 @@ impl Turn {
         self.contention == Contention::Unknown && self.silent
     }
 
-    /// How many holders the turn has had, and how long it has lasted.
+    /// How many holders the turn has had, and since when it lasts.
     #[inline]
-    pub(super) fn length(&self, now: Instant) -> (u32, Duration) {
-        (self.served, now.saturating_duration_since(self.since))
+    pub(super) fn progress(&self) -> (u32, Instant) {
+        (self.served, self.since)
     }
 
     /// The lease has one more holder. The budget of its turn begins anew only with a holder that comes while no other

@@ -51,6 +51,19 @@ impl Entry {
         (entered, parked)
     }
 
+    /// The way back into the line for a caller whose lease was over before it began this hold.
+    pub(super) fn come_again(
+        self: &Arc<Self>,
+        hold: HoldId,
+        want: Mode,
+        patience: Patience,
+        manner: Manner,
+    ) -> Entered {
+        self.event_locked(self.lock(), |state| {
+            state.machine.enter_again(hold, want, patience, manner)
+        })
+    }
+
     /// The way to the lock for a caller that leaves no waker.
     pub(super) fn enter(
         self: &Arc<Self>,

@@ -9,7 +9,7 @@ use lock_core::{Claim, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 use super::super::validity::Validity;
 use super::Ticket;
 use super::facts::{Asking, Change};
-use crate::engine::holds::{HoldId, Holding, Holds};
+use crate::engine::holds::{HoldId, Holds};
 use crate::engine::request::Request;
 use crate::engine::tokens::{LOW_TOKENS, Tokens};
 use crate::engine::turn::Turn;
@@ -223,8 +223,8 @@ impl Leased {
         Some(Ticket { hold, lease, token, since, hold_until: until, entered })
     }
 
-    /// Gives the place of this hold to the next holder, with this serial number and a token of its own. `None` if the hold
-    /// is in another mode than `want`, or if tokens run short: then the machine asks for more.
+    /// Gives the place of this hold to the next holder, with this serial number and a new token. `None` if the hold has
+    /// another mode than `want`, or if few tokens are left: the next event asks for more.
     #[inline]
     pub(super) fn pass_on(
         &mut self,
@@ -233,16 +233,15 @@ impl Leased {
         serial: u64,
         want: Mode,
     ) -> Option<Ticket> {
-        let stocked = self.tokens.left() > LOW_TOKENS;
-        let passes = |held: &Holding| held.is_live() && held.mode == want;
-        self.holds.get(hold).filter(|held| stocked && passes(held))?;
-        let token = self.tokens.take()?;
-        let hold = self.holds.pass_on(hold, serial, token)?;
         let entered = if self.holds.live() > 1 { Entered::Joined } else { Entered::HandOff };
+        let holding = self.holds.passing(hold, want).filter(|_| self.tokens.left() > LOW_TOKENS)?;
+        let token = self.tokens.take()?;
+        let hold = holding.pass_on(hold, serial, token);
         self.group = None;
         self.used = self.used.saturating_add(1);
         self.turn.serve();
         let lease = lease.take().unwrap_or_else(|| Arc::clone(&self.lease));
+        debug_assert!(Arc::ptr_eq(&lease, &self.lease));
         let (since, hold_until) = (self.granted, Instant::FAR_FUTURE);
         Some(Ticket { hold, lease, token, since, hold_until, entered })
     }

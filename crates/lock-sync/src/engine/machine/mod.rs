@@ -94,8 +94,7 @@ pub(crate) struct Machine<W> {
     holds: u64,
     /// How many tokens the last lease used. The next reservation is sized by this number.
     used_last: u32,
-    /// The seat whose holders with this manner take [`pass_on`](Self::pass_on) without another look at the clock. Every event
-    /// clears this.
+    /// Holders on this seat with this manner pass the lease on without a look at the clock. Every event clears this.
     express: Option<(usize, Manner)>,
     /// When a holder that shares a lease last took the short way in.
     shared_at: Instant,
@@ -265,6 +264,19 @@ impl<W> Machine<W> {
             Some(request) => Entered::Attempt(id, request),
             None => Entered::Queued(id),
         }
+    }
+
+    /// The lease of this hold was over before the caller began the hold. The caller goes to the back of the line.
+    pub(super) fn enter_again(
+        &mut self,
+        hold: HoldId,
+        want: Mode,
+        patience: Patience,
+        manner: Manner,
+    ) -> Entered {
+        self.release(hold, manner);
+        self.settle();
+        self.enter(want, patience, manner)
     }
 
     /// The reason to refuse a caller before it waits, if there is one.

@@ -42,9 +42,10 @@ impl<W> Machine<W> {
     /// and no other process wants the lock. `None` if it was not taken. Otherwise the waker of that waiter, if it has
     /// left one.
     ///
-    /// The first holder after an event reads the clock. If the way is open, it stays open until the next event: a tick
-    /// comes before the time closes the way. The waiter checks its lease by the clock, so a late tick does no harm. The
-    /// waiter takes over the reference `lease` of the holder, if there is one.
+    /// The first holder after an event reads the clock. If it may pass the lease on, later holders may as well, until the
+    /// next event. A tick comes before that stops being true. If the tick is late, the lease may be over: the waiter
+    /// checks it by the clock, and [enters again](Self::enter_again). The waiter takes over `lease`, the holder's reference
+    /// to its lease, if there is one.
     pub(in super::super) fn pass_on(
         &mut self,
         hold: HoldId,
@@ -57,16 +58,17 @@ impl<W> Machine<W> {
         let express = Some((hold.seat(), manner));
         if self.express != express {
             let until = self.passes_on_until(hold, want, clock(), manner)?;
-            (self.express, self.manner) = (express, manner);
+            self.express = express;
             self.look_by(until);
         }
         let serial = self.holds + 1;
         let ticket = self.live_mut(hold)?.pass_on(hold, lease, serial, want)?;
-        self.holds = serial;
+        (self.holds, self.manner) = (serial, manner);
         Some(self.queue.settle(waiter, Ok(ticket)))
     }
 
-    /// Until when holders pass the lease on by the short way, if no event comes before. `None` if they may not.
+    /// The instant until which holders may pass the lease on by the short way if no event comes. `None` if this holder
+    /// may not.
     pub(super) fn passes_on_until(
         &self,
         hold: HoldId,
@@ -80,13 +82,11 @@ impl<W> Machine<W> {
             Mode::Permits { .. } => !leased.holds.has_forgotten(),
             _ => false,
         };
-        let until = leased.passes_on_until(&self.policy).min(leased.stays_until());
-        let stays = now < until && leased.stays(now, manner, &self.policy);
-        let plain = self.is_plain() && leased.change.is_none() && leased.is_usable(now);
-        (fits && plain && stays).then_some(until)
+        let plain = fits && self.is_plain() && leased.change.is_none();
+        leased.goes_on_until(now, manner, &self.policy).filter(|_| plain)
     }
 
-    /// A tick comes at this instant or before.
+    /// Makes the next tick come at this instant at the latest.
     fn look_by(&mut self, at: Instant) {
         if self.next.is_none_or(|next| at < next.at) {
             self.next = Some(Deadline { at, flexible: false });

@@ -33,16 +33,30 @@ impl Leased {
     /// Whether the lease may have another holder, as far as other processes are concerned.
     #[inline]
     pub(super) fn may_go_on(&self, now: Instant, manner: Manner, policy: &Policy) -> bool {
-        let (served, lasted) = self.turn.length(now);
+        let (served, since) = self.turn.progress();
+        let allowed = || manner.allows_until(served, since).is_some_and(|until| now < until);
         // A writer that waits in another process goes before readers that come later in this one.
         let reads = matches!(self.claim.mode, Mode::Shared | Mode::Upgradable);
         let held_back = reads && self.turn.is_wanted();
         !held_back
             && self.is_usable(now)
             && now < self.passes_on_until(policy)
-            && (self.stays(now, manner, policy)
-                || self.lets_readers_in(now, policy)
-                || manner.allows(served, lasted))
+            && (self.stays(now, manner, policy) || self.lets_readers_in(now, policy) || allowed())
+    }
+
+    /// Until when the lease may have further holders, if no event comes and no other process is known to want the lease.
+    /// `None` if it may have none.
+    pub(super) fn goes_on_until(
+        &self,
+        now: Instant,
+        manner: Manner,
+        policy: &Policy,
+    ) -> Option<Instant> {
+        let (served, since) = self.turn.progress();
+        let stays = self.stays(now, manner, policy).then(|| self.granted + LONGEST_STAY);
+        let longest = stays.max(manner.allows_until(served, since))?;
+        let until = longest.min(self.passes_on_until(policy));
+        (self.turn.is_quiet() && self.is_usable(now) && now < until).then_some(until)
     }
 
     /// The instant from which on the lease has no further holder.
@@ -84,12 +98,7 @@ impl Leased {
     pub(super) fn has_stayed(&self, now: Instant) -> bool {
         // Readers are not in the way of other readers.
         let alone = matches!(self.claim.mode, Mode::Exclusive | Mode::Permits { .. });
-        alone && self.turn.is_quiet() && now >= self.stays_until()
-    }
-
-    /// When it is time for that, if the lease is exclusive or has permits.
-    pub(super) fn stays_until(&self) -> Instant {
-        self.granted + LONGEST_STAY
+        alone && self.turn.is_quiet() && now >= self.granted + LONGEST_STAY
     }
 
     // ---- Without a holder ----

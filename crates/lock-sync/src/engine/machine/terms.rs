@@ -46,7 +46,7 @@ pub(crate) struct Ticket {
     pub(crate) hold: HoldId,
     pub(crate) lease: Arc<Validity>,
     pub(crate) token: lock_core::FencingToken,
-    /// Not before the grant of the lease; then when the caller began the hold.
+    /// When the caller began the hold. Before that, some instant since the grant of the lease.
     pub(crate) since: Instant,
     /// The end of the maximum hold.
     pub(crate) hold_until: Instant,
@@ -63,7 +63,7 @@ impl Ticket {
         self
     }
 
-    /// The caller begins the hold. Whether the hold has its lease now, as far as the clock and the machine know.
+    /// The caller begins the hold now. Fails if the hold has lost its lease, as far as the clock and the machine know.
     pub(crate) fn begin(&mut self) -> Result<(), LeaseLost> {
         self.since = self.lease.now();
         self.check_at(self.since)

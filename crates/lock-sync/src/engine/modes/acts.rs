@@ -36,22 +36,35 @@ impl World {
                 self.machine.enter(want, patience, self.manner)
             }
         };
+        let woken = !joined && !matches!(entered, Entered::Done(_));
+        self.woken.extend(woken.then_some(arrival));
+        self.entered(arrival, (began, limit, want), entered);
+    }
+
+    fn entered(&mut self, arrival: u32, caller: (u64, Limit, Mode), entered: Entered) {
+        let (began, limit, want) = caller;
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, began, ticket, want),
             Entered::Done(Err(denial)) => self.check_denial(&denial, limit),
             Entered::Queued(id) => {
                 self.waiters.insert(arrival, Waiter { id, began, limit, want });
-                if !joined {
-                    self.woken.insert(arrival);
-                }
             }
             Entered::Attempt(id, request) => {
                 self.waiters.insert(arrival, Waiter { id, began, limit, want });
-                self.woken.insert(arrival);
                 self.note(&request.claim);
                 self.sent.push(Sent::Attempt(request));
             }
         }
+    }
+
+    /// The lease was over before the task began its hold.
+    fn enter_again(&mut self, (limit, want): (Limit, Mode), hold: HoldId) {
+        self.begin();
+        self.arrivals += 1;
+        let (arrival, patience) = (self.arrivals, limit.patience(self.now()));
+        let entered = self.machine.enter_again(hold, want, patience, self.manner);
+        self.woken.extend((!matches!(entered, Entered::Done(_))).then_some(arrival));
+        self.entered(arrival, (self.events, limit, want), entered);
     }
 
     pub(super) fn cancel(&mut self, nth: usize) {
@@ -84,9 +97,9 @@ impl World {
         if self.machine.unshare(hold, self.manner, armed) {
             return true;
         }
-        let open = now >= armed || self.machine.may_pass_on(hold, now, self.manner);
+        let open = self.machine.may_pass_on(hold, now, self.manner);
         let passed = self.machine.pass_on(hold, &mut None, || now, self.manner);
-        assert!(open || passed.is_none(), "the driver is on time, and the short way is closed");
+        assert!(open || passed.is_none(), "passed on although the short way is closed");
         passed.map(|waker| self.woken.extend(waker)).is_some()
     }
 
@@ -181,10 +194,9 @@ impl World {
                 continue;
             };
             match outcome {
-                // The task slept past the end of the lease: its guard reports that, and the task lets go.
+                // The task slept past the end of the lease, or the driver was late.
                 Ok(ticket) if !ticket.lease.is_valid(self.now()) => {
-                    self.begin();
-                    self.machine.release(ticket.hold, self.manner);
+                    self.enter_again((limit, want), ticket.hold);
                 }
                 Ok(ticket) => self.served(arrival, began, ticket, want),
                 Err(denial) => self.check_denial(&denial, limit),

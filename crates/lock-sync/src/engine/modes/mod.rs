@@ -154,7 +154,7 @@ struct World {
     forgotten: u32,
     /// How many events there have been.
     events: u64,
-    /// Whether the machine hears of the present event.
+    /// Whether the present event has reached the machine.
     begun: bool,
     grants: Vec<Granted>,
     /// Whether a request was lost, so that leases may have to end by themselves.

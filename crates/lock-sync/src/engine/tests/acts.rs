@@ -29,6 +29,10 @@ impl World {
         self.begin();
         let entered = self.machine.enter(Mode::Exclusive, patience, self.manner);
         self.carry_out();
+        self.entered(arrival, limit, entered);
+    }
+
+    fn entered(&mut self, arrival: u32, limit: Limit, entered: Entered) {
         match entered {
             Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
             Entered::Done(Err(Denial::WouldBlock)) => self.check_busy(arrival, limit),
@@ -70,11 +74,20 @@ impl World {
         }
     }
 
+    /// The lease was over before the task began its hold.
+    fn enter_again(&mut self, limit: Limit, hold: HoldId) {
+        self.begin();
+        self.arrivals += 1;
+        let (arrival, patience) = (self.arrivals, limit.patience(self.now));
+        let entered = self.machine.enter_again(hold, Mode::Exclusive, patience, self.manner);
+        self.carry_out();
+        self.entered(arrival, limit, entered);
+    }
+
     fn pass_on(&mut self, hold: HoldId) -> Option<Option<u32>> {
-        let late = self.machine.next.is_some_and(|next| next.at <= self.now);
-        let open = late || self.machine.may_pass_on(hold, self.now, self.manner);
+        let open = self.machine.may_pass_on(hold, self.now, self.manner);
         let passed = self.machine.pass_on(hold, &mut None, || self.now, self.manner);
-        assert!(open || passed.is_none(), "the driver is on time, and the short way is closed");
+        assert!(open || passed.is_none(), "passed on although the short way is closed");
         passed
     }
 
@@ -138,12 +151,10 @@ impl World {
             let Some(outcome) = self.machine.poll(id, &mut Some(arrival)) else { continue };
             self.waiters.remove(&arrival);
             match outcome {
-                // The task slept past the end of the lease: its guard reports that, and the task lets go.
+                // The task slept past the end of the lease, or the driver was late.
                 Ok(ticket) if !ticket.lease.is_valid(self.now) => {
-                    self.begin();
-                    self.machine.release(ticket.hold, self.manner);
                     self.last_served = arrival;
-                    self.carry_out();
+                    self.enter_again(limit, ticket.hold);
                 }
                 Ok(ticket) => self.served(arrival, ticket),
                 Err(Denial::WouldBlock) => self.check_busy(arrival, limit),

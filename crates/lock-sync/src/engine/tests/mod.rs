@@ -84,7 +84,7 @@ struct World {
     tries: BTreeMap<u32, u32>,
     /// Whether a release did not reach the store, so that the lease had to end by itself.
     release_failed: bool,
-    /// Whether the machine hears of the present event.
+    /// Whether the present event has reached the machine.
     begun: bool,
 }
 

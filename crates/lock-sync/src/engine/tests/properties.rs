@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::World;
 use super::common::{any_answer, cases};
 use super::events::{Event, event, manner, policy};
+use super::express::quiet;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(1_000), failure_persistence: None, ..ProptestConfig::default() })]
@@ -17,8 +18,12 @@ proptest! {
         manner in manner(),
         events in proptest::collection::vec(event(), 1..120),
         close in proptest::option::weighted(0.2, 0usize..120),
+        busy in proptest::bool::weighted(0.2),
     ) {
         let mut world = World::new(policy, manner);
+        if busy {
+            quiet().into_iter().for_each(|event| world.event(event));
+        }
         for (n, event) in events.into_iter().enumerate() {
             if close == Some(n) {
                 world.event(Event::Close);
