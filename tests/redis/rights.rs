@@ -1,12 +1,14 @@
 //! Users with fewer rights.
 
+use std::time::Duration;
+
 use lock_core::{
-    Acquire, Backend, Ballot, ErrorKind, FencingToken, Hint, Key, Membership, Mode, Quarantine,
-    QuorumNode, Released, Renew, Renewal, Terms, Vote,
+    Acquire, Backend, Ballot, CellBackend, Committed, ErrorKind, FencingToken, Hint, Key,
+    Membership, Mode, Quarantine, QuorumNode, Released, Renew, Renewal, Terms, Vote,
 };
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 
-use crate::support::{Server, attempt, claim, granted, long, soon};
+use crate::support::{Server, Waiter, attempt, claim, granted, long, open, soon};
 
 /// The rules in the docs of the crate, on one line.
 const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
@@ -92,6 +94,39 @@ async fn without_the_right_to_publish_a_release_still_releases() {
     assert_eq!(works(&silent).await, Released::Freed { told: 0 });
     assert!(!server.client().command::<bool>(&["EXISTS", "lock:{a}"]));
     drop(watch);
+}
+
+/// A server may refuse any command to a user, in the middle of a script.
+#[tokio::test]
+async fn a_commit_whose_release_is_refused_is_in_doubt() {
+    for (right, waits) in [("del", false), ("lpop", true), ("hdel", true), ("pexpire", true)] {
+        let server = Server::start();
+        let backend = user(&server, LEAST).build().unwrap();
+        let held = claim("a");
+        let token = granted(&backend, &held).await.tokens.first();
+        let other = open(&server);
+        let waiter = match waits {
+            true => Some(Waiter::queue(&other, claim("a")).await),
+            false => None,
+        };
+        let rule =
+            |rule: String| server.client().command::<()>(&["ACL", "SETUSER", "locks", &rule]);
+        rule(format!("-{right}"));
+        let refused = backend.commit(&held, token, b"1").await.err();
+        assert_eq!(other.load(&key()).await.unwrap().unwrap().value, b"1", "{right}");
+        rule(format!("+{right}"));
+        // Another script may release the lease without this right.
+        assert!(refused.is_some() || waits, "{right}");
+        if let Some(error) = refused {
+            assert_eq!(error.kind(), ErrorKind::NotReady, "{right}: {error}");
+            // A repetition finishes the commit.
+            let done = backend.commit(&held, token, b"1").await.unwrap();
+            assert!(matches!(done, Committed::Done { .. }), "{right}: {done:?}");
+        }
+        if let Some(waiter) = waiter {
+            waiter.asks_until_it_has(Duration::ZERO).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ pub(crate) static VALUE_ACQUIRE: Script =
 pub(crate) static VALUE_RELEASE: Script = quick!("commit": "value_quick.lua");
 /// Writes the value and releases an exclusive lease, if a claim waits.
 pub(crate) static VALUE_HAND_OVER: Script =
-    quick!("commit": "value_on.lua", "inbox.lua", "hand_over_quick.lua");
+    quick!("commit": "value_on.lua", "inbox.lua", "hand_over_quick.lua", "value_on_end.lua");
 /// For an exclusive lease. Names the lock and no other key.
 pub(crate) static QUICK_RENEW: Script = quick!("renew": "renew_quick.lua");
 /// For an exclusive lease on a lock that no claim waits for.
@@ -123,7 +123,8 @@ pub(crate) static TERM_VALUE_HAND_OVER: Script = quick_with_terms!(
     "inbox.lua",
     "hand_over_term.lua",
     "hand_over_quick.lua",
-    "hand_over_term_on.lua"
+    "hand_over_term_on.lua",
+    "value_on_end.lua"
 );
 /// As [`QUICK_RENEW`], where grants name their term.
 pub(crate) static TERM_RENEW: Script = quick!("renew": "renew_term.lua");

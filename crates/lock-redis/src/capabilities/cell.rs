@@ -1,7 +1,9 @@
 //! A small value beside a lock.
 
 use async_trait::async_trait;
-use lock_core::{Cell, CellBackend, Claim, Committed, Error, FencingToken, Key, Released, Stored};
+use lock_core::{
+    Cell, CellBackend, Claim, Committed, Error, ErrorKind, FencingToken, Key, Released, Stored,
+};
 
 use crate::hub::number;
 use crate::keys::Names;
@@ -103,13 +105,23 @@ impl Site {
         if let Some(committed) = verbs::committed(&answer, hub.hears_releases(names))? {
             return Ok((committed, None));
         }
-        // The value is written.
-        let ended = self.release_in_full(names, claim).await?;
+        let ended = self.release_in_full(names, claim).await.map_err(after_writing)?;
         let told = match ended.released {
             Released::Freed { told } => told,
             _ => 0,
         };
         Ok((Committed::Done { told }, Some(ended)))
+    }
+}
+
+/// A failure after the value was written. A refusal would say that nothing was written.
+fn after_writing(failure: Failure) -> Failure {
+    match failure {
+        Failure::Error(error) if !error.is_retryable() => {
+            let message = format!("the value is written, and the lease is not released: {error}");
+            Failure::Error(Error::new(ErrorKind::NotReady, message))
+        }
+        failure => failure,
     }
 }
 

@@ -20,13 +20,14 @@ if #before > #ARGV[2] or (#before == #ARGV[2] and before > ARGV[2]) then
   return 0
 end
 
-if ARGV[5] then
-  redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5])
-  if ARGV[4] ~= '0' then
-    redis.call('PEXPIRE', KEYS[2], ARGV[4])
-  end
-else
+-- No command after the first write may fail: an error says that nothing was written.
+local value = ARGV[5] and ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[5]
+if not value then
   redis.call('DEL', KEYS[2])
+elseif ARGV[4] == '0' then
+  redis.call('SET', KEYS[2], value)
+else
+  redis.call('SET', KEYS[2], value, 'PX', ARGV[4])
 end
 redis.pcall('PUBLISH', ARGV[3], 'changed')
 return 1

@@ -1,5 +1,5 @@
--- Writes the value beside a lock for an owner that holds the lock alone. The parts that follow hand the lock over, as
--- hand_over_quick.lua does, or free it.
+-- Writes the value beside a lock for an owner that holds the lock alone. The parts that follow are a function, which ends
+-- in value_on_end.lua. They hand the lock over, as hand_over_quick.lua does, or free it.
 --
 -- KEYS[1..4]  as in hand_over_quick.lua
 -- KEYS[5]     the value: "owner token value", with the owner that wrote it and its fencing token
@@ -41,3 +41,5 @@ ARGV[9], ARGV[10], ARGV[11], ARGV[12] = nil, nil, nil, nil
 if told_term then
   table.insert(ARGV, 7, told_term)
 end
+
+local function release()

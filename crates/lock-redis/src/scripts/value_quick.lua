@@ -11,8 +11,8 @@
 -- ARGV[5]  how long the value is kept, in ms; 0 for ever
 -- ARGV[6]  the number of the request
 --
--- Replies with the number alone if the value was written; or with the number and, after a space, `?` if value_on.lua
--- has to decide: then nothing was changed.
+-- Replies with the number alone if the value was written and the lease ended; or with the number and, after a space, `?`
+-- if value_on.lua has to go on. The value may be written by then.
 
 if redis.pcall('GETRANGE', KEYS[1], '0', '33') ~= ARGV[1] then
   return ARGV[6] .. ' ?'
@@ -32,7 +32,9 @@ if ARGV[5] == '0' then
 else
   redis.call('SET', KEYS[3], value, 'PX', ARGV[5])
 end
-redis.call('DEL', KEYS[1])
+if type(redis.pcall('DEL', KEYS[1])) == 'table' then
+  return ARGV[6] .. ' ?'
+end
 -- If this fails, a later term takes the lock for one that was not released, and waits. --terms
 if redis.pcall('GETRANGE', KEYS[2], '33', '34') == ' t' then --terms
   redis.pcall('SETRANGE', KEYS[2], '34', 'r') --terms
