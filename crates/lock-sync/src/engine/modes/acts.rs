@@ -60,6 +60,7 @@ impl World {
     /// The lease was over before the task began its hold.
     fn enter_again(&mut self, (limit, want): (Limit, Mode), hold: HoldId) {
         self.begin();
+        self.trouble_upgrade();
         self.arrivals += 1;
         let (arrival, patience) = (self.arrivals, limit.patience(self.now()));
         let entered = self.machine.enter_again(hold, want, patience, self.manner);

@@ -51,22 +51,25 @@ impl Step {
 }
 
 impl Mix {
-    /// Returns the number of turns when it is over.
+    /// Returns the number of turns with a record when it is over.
     pub(crate) async fn take_turns(
         &self,
         task: u32,
         file: &File,
         over: &AtomicBool,
     ) -> Result<u64, Failure> {
-        let mut turns = 0;
+        let (mut turns, mut recorded) = (0, 0);
         while !over.load(Ordering::Relaxed) {
             let turn = Turn { file, task, number: turns, asked: now() };
             let way = u64::from(task) + turns;
+            let mut is_recorded = true;
             match self {
                 Self::Steps(lock, upgradable, steps) => {
                     let step = steps[(way % steps.len() as u64) as usize];
                     match upgradable {
-                        Some(lock) if step.is_upgradable() => turn.climb(lock, step).await?,
+                        Some(lock) if step.is_upgradable() => {
+                            is_recorded = turn.climb(lock, step).await?;
+                        }
                         _ => turn.step(lock, step).await?,
                     }
                 }
@@ -75,8 +78,9 @@ impl Mix {
                 }
             }
             turns += 1;
+            recorded += u64::from(is_recorded);
         }
-        Ok(turns)
+        Ok(recorded)
     }
 }
 
@@ -120,22 +124,23 @@ impl Turn<'_> {
         }
     }
 
-    async fn climb(&self, lock: &RwLock<()>, step: Step) -> Result<(), Failure> {
-        match step {
+    /// Returns whether there is a record.
+    async fn climb(&self, lock: &RwLock<()>, step: Step) -> Result<bool, Failure> {
+        let released = match step {
             Step::Climb => {
                 let guard = lock.upgradable_read().await?;
                 let had = now();
                 self.work().await;
                 let guard = match guard.upgrade().await.map_err(UpgradeError::into_error) {
                     // This process stood still, or the server forgot the lease.
-                    Err(LockError::Lost(_)) => return Ok(()),
+                    Err(LockError::Lost(_)) => return Ok(false),
                     upgraded => upgraded?,
                 };
                 let wrote = now();
                 self.work().await;
                 self.record("w", 1, &RwLockWriteGuard::lease(&guard), wrote)?;
                 self.record("u", 1, &RwLockWriteGuard::lease(&guard), had)?;
-                given_up(RwLockWriteGuard::release(guard).await)
+                RwLockWriteGuard::release(guard).await
             }
             _ => {
                 let guard = lock.upgradable_read().await?;
@@ -145,9 +150,10 @@ impl Turn<'_> {
                 let guard = guard.downgrade();
                 self.work().await;
                 self.record("r", 1, &RwLockReadGuard::lease(&guard), had)?;
-                given_up(RwLockReadGuard::release(guard).await)
+                RwLockReadGuard::release(guard).await
             }
-        }
+        };
+        given_up(released).map(|()| true)
     }
 
     async fn permits(&self, semaphore: &Semaphore, count: u32) -> Result<(), Failure> {
