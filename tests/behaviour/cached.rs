@@ -7,7 +7,7 @@ use lock_redis::RedisBackend;
 use lock_sync::{Locks, Mutex, MutexGuard, TryLockError};
 use lock_tests::{RedisServer, Worker, eventually_async, lock_worker};
 
-use crate::support::{LOCK, Leftovers, Pair, SOON, TTL, soon, ttl_of, until_labels, until_quiet};
+use crate::support::{LOCK, Leftovers, Pair, SOON, TTL, soon, ttl_of, until_quiet};
 
 /// Longer than a test.
 const IDLE: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const ROUNDING: Duration = Duration::from_millis(2);
 async fn kept(locks: &Locks<RedisBackend>, server: &RedisServer) -> Mutex<()> {
     let mutex = locks.mutex("it", ()).unwrap().with_cache(IDLE);
     drop(soon(mutex.lock()).await.unwrap());
-    until_labels(server, 1).await;
+    server.until_labels(1).await;
     // Its tokens are replenished meanwhile.
     until_quiet(server).await;
     assert!(mutex.is_cached() && !mutex.is_held());
@@ -37,7 +37,7 @@ async fn taking_it_again_sends_nothing_and_others_are_excluded() {
     let (_, there) = pair.mutexes();
     assert!(matches!(soon(there.try_lock()).await, Err(TryLockError::WouldBlock)));
     // Then the other client has nothing more to send.
-    until_labels(&pair.server, 2).await;
+    pair.server.until_labels(2).await;
 
     let before = pair.server.commandstats();
     let mut last = None;

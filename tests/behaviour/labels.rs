@@ -6,7 +6,7 @@ use lock_sync::{Locks, MutexGuard};
 use lock_tests::{CommandStats, LABELS, RedisServer, eventually_async};
 
 use crate::support::{
-    LOCK, Leftovers, SOON, client, client_with, mutex, soon, until_labels, until_quiet, waiting,
+    LOCK, Leftovers, SOON, client, client_with, mutex, soon, until_quiet, waiting,
 };
 
 const PASSES: u64 = 40;
@@ -29,7 +29,7 @@ async fn a_label_adds_no_command_to_a_pass() {
     let label = Label::new("import of May").unwrap();
     let labelled = client_with(server.url(), |redis| redis, |locks| locks.label(label));
     drop(soon(mutex(&labelled).lock()).await.unwrap());
-    until_labels(&server, 1).await;
+    server.until_labels(1).await;
     let with = passes(&server, &labelled).await;
 
     // The server refuses to keep the label of this client.
@@ -37,7 +37,7 @@ async fn a_label_adds_no_command_to_a_pass() {
     drop(soon(mutex(&unlabelled).lock()).await.unwrap());
     until_denied(&server).await;
     let without = passes(&server, &unlabelled).await;
-    until_labels(&server, 1).await;
+    server.until_labels(1).await;
 
     assert_eq!(with.iter().collect::<Vec<_>>(), without.iter().collect::<Vec<_>>());
     assert_eq!(with.calls("evalsha"), 2 * PASSES, "{with:?}");

@@ -8,7 +8,7 @@ use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, eventually_asyn
 
 use crate::support::{
     AT_ONCE, Leftovers, Mixers, Pair, SOON, TTL, leases, line_up, now, options, rwlock, soon,
-    until_in_line, until_labels, workers, would_block,
+    until_in_line, workers, would_block,
 };
 
 #[test]
@@ -69,7 +69,7 @@ async fn readers_of_a_process_are_one_holder() {
     // The process sends its label now, so that the count below has no label in it.
     let other = soon(pair.here.lock("other")).await.unwrap();
     soon(LockGuard::release(other)).await.unwrap();
-    until_labels(&pair.server, 1).await;
+    pair.server.until_labels(1).await;
     let start = pair.server.commandstats();
     let first = soon(here.read()).await.unwrap();
     // A lease that is held for a while is watched, and renewed when the watch begins. Then the process knows that

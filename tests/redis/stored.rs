@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Acquire, AcquireOutcome, Backend, CellBackend, Committed, Hint, Ttl};
 use lock_redis::RedisBackend;
 use lock_sync::{Locks, MutexGuard};
-use lock_tests::{LABELS, RedisServer, eventually_async};
+use lock_tests::{RedisServer, eventually_async};
 
 use crate::support::{Server, claim, granted, soon};
 
@@ -16,12 +16,6 @@ fn locks(server: &RedisServer) -> Locks<RedisBackend> {
     Locks::new(RedisBackend::open(server.url()).unwrap())
 }
 
-/// Waits until this many clients have sent their labels. That is one more command of each.
-async fn until_labels(server: &RedisServer, count: usize) {
-    let labels = async || server.keys("*").iter().filter(|key| key.contains(LABELS)).count();
-    eventually_async("the labels are kept", LIMIT, async || labels().await == count).await;
-}
-
 #[tokio::test]
 async fn a_lock_and_a_commit_cost_two_commands() {
     const ROUNDS: u64 = 20;
@@ -29,7 +23,7 @@ async fn a_lock_and_a_commit_cost_two_commands() {
     let counter = locks(&server).stored_mutex("it", 0_u64).unwrap();
     // The first round loads the scripts.
     counter.update(|count| *count += 1).await.unwrap();
-    until_labels(&server, 1).await;
+    server.until_labels(1).await;
     let before = server.commandstats();
     for _ in 0..ROUNDS {
         counter.update(|count| *count += 1).await.unwrap();
@@ -118,7 +112,7 @@ async fn a_lock_that_is_handed_over_costs_no_command_more_with_a_value() {
         if round > 0 {
             costs = [costs[0] + without, costs[1] + with];
         } else {
-            until_labels(&server, 2).await;
+            server.until_labels(2).await;
         }
     }
     let [without, with] = costs;

@@ -12,9 +12,16 @@ pub(crate) const NAME: &str = "orders/42";
 /// Short enough that a test sees renewals.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
-/// How often a test tries to see that a waiter has the lock by the message of its grant. On a busy machine the message
-/// may overtake the reply that gave the place. Then the client asks, and gets the lock by the answer.
-pub(crate) const TRIES: u32 = 10;
+/// Repeats a test until a waiter has the lock by the message of its grant, and `test` returns that. On a busy machine the
+/// message may overtake the reply that gave the place. Then the client asks, and gets the lock by the answer.
+pub(crate) async fn until_pushed(test: impl AsyncFn() -> bool) {
+    for _ in 0..10 {
+        if test().await {
+            return;
+        }
+    }
+    panic!("the message of a grant always came too early");
+}
 
 /// A client of this server, and its observer hears of everything.
 pub(crate) async fn client(server: &RedisServer, observer: Arc<dyn Observer>) -> Locks {

@@ -8,7 +8,7 @@ use lock_telemetry::Metrics;
 use lock_tests::{RedisServer, SOON, eventually, soon};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-use crate::clients::{NAME, TRIES, client, until_waiting};
+use crate::clients::{NAME, client, until_pushed, until_waiting};
 
 /// A client, and what its observer has recorded.
 struct Client {
@@ -60,12 +60,7 @@ impl Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_clients_wait_for_one_another() {
-    for _ in 0..TRIES {
-        if one_client_waits_for_another().await {
-            return;
-        }
-    }
-    panic!("the message of a grant always came too early");
+    until_pushed(one_client_waits_for_another).await;
 }
 
 /// Returns whether the waiter has the lock by the message of its grant.

@@ -8,18 +8,13 @@ use lock_tests::{RedisServer, SOON, eventually, soon};
 use tracing::subscriber::set_default;
 use tracing::{Instrument, Level, info_span};
 
-use crate::clients::{NAME, TRIES, client, until_waiting};
+use crate::clients::{NAME, client, until_pushed, until_waiting};
 use crate::journal::Journal;
 
 // One thread, so that the subscriber of the test is the one of the callers.
 #[tokio::test]
 async fn a_wait_for_another_client_is_inside_the_span_of_the_caller() {
-    for _ in 0..TRIES {
-        if a_wait_is_inside_the_span_of_the_caller().await {
-            return;
-        }
-    }
-    panic!("the message of a grant always came too early");
+    until_pushed(a_wait_is_inside_the_span_of_the_caller).await;
 }
 
 /// Returns whether the waiter has the lock by the message of its grant.

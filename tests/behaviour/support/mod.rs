@@ -36,8 +36,7 @@ pub(crate) use self::polls::{PolledOut, after_polls, give_up_at_every_poll, spin
 pub(crate) use self::tokens::{Grant, assert_tokens_increase};
 pub(crate) use self::traffic::Traffic;
 pub(crate) use self::waiting::{
-    Waiting, asked_within, until_heard, until_in_line, until_labels, until_quiet, until_refused,
-    waiting,
+    Waiting, asked_within, until_heard, until_in_line, until_quiet, until_refused, waiting,
 };
 
 /// The default lease. Its end comes too late for [`SOON`].

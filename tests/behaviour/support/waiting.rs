@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_sync::{LockError, Mutex, OwnedMutexGuard};
-use lock_tests::{CommandStats, LABELS, RedisServer, eventually, eventually_async};
+use lock_tests::{CommandStats, RedisServer, eventually, eventually_async};
 use tokio::task::JoinHandle;
 
 use super::{QUEUE, SOON, soon};
@@ -49,12 +49,6 @@ pub(crate) fn until_in_line(server: &RedisServer, count: i64) {
     eventually(&format!("{count} stand in line"), SOON, || {
         server.cli(&["LLEN", QUEUE]).int() == count
     });
-}
-
-/// Waits until the server keeps this many labels. Each client sends its label a moment after its first request.
-pub(crate) async fn until_labels(server: &RedisServer, count: usize) {
-    let labels = async || server.keys("*").iter().filter(|key| key.contains(LABELS)).count();
-    eventually_async("the labels are kept", SOON, async || labels().await == count).await;
 }
 
 /// Waits until the server gets no more requests.

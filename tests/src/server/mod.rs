@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::resp::{Client, Value};
 use crate::server::supervised::Supervised;
-use crate::{Port, process};
+use crate::{LABELS, Port, SOON, eventually_async, process};
 
 /// How long a server may take to start on a loaded machine.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -296,6 +296,12 @@ impl RedisServer {
     #[track_caller]
     pub fn flushall(&self) {
         assert_eq!(self.cli(&["FLUSHALL"]).text(), "OK");
+    }
+
+    /// Waits until the server keeps this many labels. Each client sends its label a moment after its first request.
+    pub async fn until_labels(&self, count: usize) {
+        let labels = || self.keys("*").iter().filter(|key| key.contains(LABELS)).count();
+        eventually_async("the labels are kept", SOON, async || labels() == count).await;
     }
 
     /// The keys that match a pattern, in order.
