@@ -71,8 +71,7 @@ impl<W> Machine<W> {
             leased.holds.admit_readers(serial, token);
         }
         leased.holds.set_readers(leased.holds.inside() + 1);
-        leased.used = leased.used.saturating_add(1);
-        leased.turn.serve();
+        leased.serve();
         let (hold, inside) = (HoldId::of_gate(seat, serial), leased.holds.inside());
         Some(Opening { hold, token, inside, until, kept, now })
     }

@@ -216,11 +216,17 @@ impl Leased {
             _ if self.holds.live() > 0 => Entered::Joined,
             _ => Entered::HandOff,
         };
-        self.used = self.used.saturating_add(1);
-        self.turn.serve();
+        self.serve();
         let hold = self.holds.add(seat, serial, want, token, until);
         let lease = Arc::clone(&self.lease);
         Some(Ticket { hold, lease, token, since, hold_until: until, entered })
+    }
+
+    /// The lease has one more holder.
+    #[inline]
+    pub(super) fn serve(&mut self) {
+        self.used = self.used.saturating_add(1);
+        self.turn.serve();
     }
 
     /// Gives the place of this hold to the next holder, with this serial number and a new token. `None` if the hold has
@@ -238,8 +244,7 @@ impl Leased {
         let token = self.tokens.take()?;
         let hold = holding.pass_on(hold, serial, token);
         self.group = None;
-        self.used = self.used.saturating_add(1);
-        self.turn.serve();
+        self.serve();
         let lease = lease.take().unwrap_or_else(|| Arc::clone(&self.lease));
         debug_assert!(Arc::ptr_eq(&lease, &self.lease));
         let (since, hold_until) = (self.granted, Instant::FAR_FUTURE);

@@ -58,7 +58,7 @@ impl<W> Machine<W> {
     pub(in super::super) fn may_pass_on(&self, hold: HoldId, now: Instant, manner: Manner) -> bool {
         let on_time = self.next.map_or(now, |next| now.min(next.at - Duration::from_nanos(1)));
         let want = self.queue.first_want();
-        want.is_some_and(|want| self.passes_on_until(hold, want, on_time, manner).is_some())
+        want.is_some_and(|want| self.express_until(hold, want, on_time, manner).is_some())
     }
 
     /// The contention of other processes for the first lease.

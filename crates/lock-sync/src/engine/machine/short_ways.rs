@@ -57,7 +57,7 @@ impl<W> Machine<W> {
         let want = self.queue.want(waiter)?;
         let express = Some((hold.seat(), manner));
         if self.express != express {
-            let until = self.passes_on_until(hold, want, clock(), manner)?;
+            let until = self.express_until(hold, want, clock(), manner)?;
             self.express = express;
             self.look_by(until);
         }
@@ -69,7 +69,7 @@ impl<W> Machine<W> {
 
     /// The instant until which holders may pass the lease on by the short way if no event comes. `None` if this holder
     /// may not.
-    pub(super) fn passes_on_until(
+    pub(super) fn express_until(
         &self,
         hold: HoldId,
         want: Mode,
