@@ -51,7 +51,7 @@ async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
             primary.cli(&["WAIT", "1", "1000"]).int() == 1
         });
         primary.kill();
-        eventually("another primary is named", LIMIT, || deployment.primary() == 1);
+        deployment.replaces(0);
     });
     let next = granted_again(&client(), &request(LEASE), since).await;
     let waited = Clock::boot().now().saturating_duration_since(since);

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use lock_core::{AcquireOutcome, Backend, Hint, Renew, Renewal};
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, MutexGuard};
-use lock_tests::{RedisCluster, SOON, soon};
+use lock_tests::{RedisCluster, soon};
 
-use crate::support::{Waiter, claim, granted, long, released, renewed, served_in_order};
+use crate::support::{
+    Waiter, claim, granted, guards_go_through, long, released, renewed, served_in_order,
+};
 
 fn client(cluster: &RedisCluster) -> RedisBackend {
     RedisBackend::open(cluster.url()).unwrap()
@@ -82,23 +83,12 @@ async fn a_waiter_keeps_its_turn_although_its_client_has_not_resubscribed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_and_its_waiters_live_through_a_failover() {
     let (cluster, primary, replica) = with_replicas();
-    let locks = [(); 2].map(|()| Locks::new(client(&cluster)));
-    let [here, there] = locks.map(|locks| locks.mutex("a", ()).unwrap());
-    let guard = soon(here.lock()).await.unwrap();
-    let token = MutexGuard::lease(&guard).fencing_token();
-    let waiting = tokio::spawn(async move {
-        let guard = there.lock_timeout(SOON * 3).await.unwrap();
-        MutexGuard::lease(&guard).fencing_token()
-    });
-    let key = "lock:{a}:queue";
-    lock_tests::eventually("the other process waits", SOON, || {
-        cluster.nodes()[primary].server().cli(&["LLEN", key]).int() == 1
-    });
-    replicated(&cluster, primary);
-    cluster.fail_over_to(replica, true);
-    assert!(MutexGuard::lease(&guard).is_valid(), "the lease was lost");
-    MutexGuard::release(guard).await.unwrap();
-    assert!(soon(waiting).await.unwrap() > token);
+    let server = cluster.nodes()[primary].server();
+    guards_go_through([(); 2].map(|()| client(&cluster)), server, || {
+        replicated(&cluster, primary);
+        cluster.fail_over_to(replica, true);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use lock_core::{AcquireOutcome, Hint, Released};
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, MutexGuard, OwnedMutexGuard};
+use lock_sync::{MutexGuard, OwnedMutexGuard};
 use lock_tests::requests::attempt;
 use lock_tests::{RedisServer, SOON, Sentinels, eventually, soon};
 use tokio::task::block_in_place;
 
-use crate::support::{Waiter, claim, granted, long, released, renewed};
+use crate::support::{Waiter, claim, granted, locks, long, released, renewed};
 
 /// How long servers may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -42,8 +42,7 @@ impl Paused {
     }
 
     fn replaced(&self) {
-        let is_replaced = || self.0.primary() == 1;
-        block_in_place(|| eventually("another primary is named", LIMIT, is_replaced));
+        block_in_place(|| self.0.replaces(0));
     }
 
     /// The old primary carries out what it was sent, and becomes a replica.
@@ -119,7 +118,7 @@ async fn a_renewal_that_two_primaries_carry_out_keeps_one_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_that_is_released_during_a_failover_passes_to_the_waiter() {
     let servers = Paused::start();
-    let locks = [(); 2].map(|()| Locks::new(servers.client()));
+    let locks = [(); 2].map(|()| locks(servers.client()));
     let [here, there] = locks.map(|locks| Arc::new(locks.mutex("a", ()).unwrap()));
     let guard = soon(here.lock()).await.unwrap();
     let token = MutexGuard::lease(&guard).fencing_token();

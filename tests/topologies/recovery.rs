@@ -87,7 +87,7 @@ async fn behind_sentinels() -> Recovery {
     let servers = block_in_place(|| {
         let written = writes(&deployment.servers()[1]);
         // The servers are done when a sentinel names the next primary.
-        eventually("a sentinel names the next primary", LIMIT, || deployment.primary() == 1);
+        deployment.replaces(0);
         written.max(Instant::now())
     });
     Recovery { begun, servers, client: client.await.unwrap() }
@@ -131,7 +131,7 @@ async fn with_confirmation() -> Recovery {
     old.kill();
     let client = tokio::spawn(async move { grants_again(&backend).await });
     let servers = block_in_place(|| {
-        eventually("another primary is named", LIMIT, || deployment.primary() == 1);
+        deployment.replaces(0);
         acknowledges_again(old, new)
     });
     Recovery { begun, servers, client: client.await.unwrap() }
@@ -201,10 +201,7 @@ async fn with_a_lease(
 async fn with_a_lease_behind_sentinels() -> Recovery {
     let deployment = Sentinels::start(1, 3);
     let [old, new] = deployment.servers() else { panic!() };
-    let taken_over = || {
-        eventually("a sentinel names the next primary", LIMIT, || deployment.primary() == 1);
-    };
-    with_a_lease(deployment.url(), [old, new], taken_over).await
+    with_a_lease(deployment.url(), [old, new], || deployment.replaces(0)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use lock_core::{Backend, ErrorKind, Hint};
 use lock_redis::{Builder, Protocol, RedisBackend};
-use lock_sync::{Locks, MutexGuard};
 use lock_tests::{SOON, Sentinels, eventually, eventually_async, soon};
 
-use crate::support::{Waiter, claim, granted, released, renewed, served_in_order};
+use crate::support::{
+    Waiter, claim, granted, guards_go_through, released, renewed, served_in_order,
+};
 
 fn client(deployment: &Sentinels) -> RedisBackend {
     RedisBackend::open(deployment.url()).unwrap()
@@ -72,11 +73,7 @@ async fn a_primary_that_is_killed_is_replaced_and_what_was_replicated_stays() {
     go_through(|deployment| {
         let before = deployment.primary();
         deployment.servers()[before].kill();
-        tokio::task::block_in_place(|| {
-            eventually("another primary is named", Duration::from_secs(60), || {
-                deployment.primary() != before
-            });
-        });
+        tokio::task::block_in_place(|| deployment.replaces(before));
     })
     .await;
 }
@@ -84,28 +81,13 @@ async fn a_primary_that_is_killed_is_replaced_and_what_was_replicated_stays() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_and_its_waiter_live_through_a_failover() {
     let deployment = Sentinels::start(1, 3);
-    let locks = [(); 2].map(|()| Locks::new(client(&deployment)));
-    let [here, there] = locks.map(|locks| locks.mutex("a", ()).unwrap());
-    let guard = soon(here.lock()).await.unwrap();
-    let token = MutexGuard::lease(&guard).fencing_token();
-    let waiting = tokio::spawn(async move {
-        let guard = there.lock_timeout(SOON * 3).await.unwrap();
-        MutexGuard::lease(&guard).fencing_token()
-    });
-    let primary = &deployment.servers()[deployment.primary()];
-    eventually("the other process waits", SOON, || {
-        primary.cli(&["LLEN", "lock:{a}:queue"]).int() == 1
-    });
-    replicated(&deployment);
-    primary.kill();
-    tokio::task::block_in_place(|| {
-        eventually("another primary is named", Duration::from_secs(60), || {
-            deployment.primary() != 0
-        });
-    });
-    assert!(MutexGuard::lease(&guard).is_valid(), "the lease was lost");
-    MutexGuard::release(guard).await.unwrap();
-    assert!(soon(waiting).await.unwrap() > token);
+    let primary = &deployment.servers()[0];
+    guards_go_through([(); 2].map(|()| client(&deployment)), primary, || {
+        replicated(&deployment);
+        primary.kill();
+        deployment.replaces(0);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -155,6 +155,15 @@ impl Sentinels {
         self.servers.iter().position(|server| server.port() == port).unwrap_or(0)
     }
 
+    /// Waits until the sentinels name another primary. On a busy machine they may have to elect a leader several times.
+    ///
+    /// # Panics
+    ///
+    /// If that does not happen.
+    pub fn replaces(&self, primary: usize) {
+        eventually("another primary is named", LIMIT, || self.primary() != primary);
+    }
+
     /// Cuts a server off from sentinels and replicas, as a partition does. The server goes on to serve other clients,
     /// except for those of the default user: a sentinel whose login fails would be that user.
     pub fn cut_off(&self, server: usize) {

@@ -1,6 +1,7 @@
 //! Shared deployments, clients that can be cut, and short forms of requests.
 
 mod deployed;
+mod guards;
 mod set;
 mod waiter;
 
@@ -14,6 +15,7 @@ use lock_tests::requests;
 pub(crate) use lock_tests::requests::claim;
 
 pub(crate) use self::deployed::{Deployed, Kind};
+pub(crate) use self::guards::{guards_go_through, locks};
 pub(crate) use self::set::{Set, TIMEOUT};
 pub(crate) use self::waiter::Waiter;
 
