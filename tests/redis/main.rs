@@ -13,6 +13,7 @@ mod faults;
 mod fencing;
 mod format;
 mod gap;
+mod half_done;
 mod inspections;
 mod interop;
 mod joint;

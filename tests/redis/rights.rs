@@ -11,7 +11,7 @@ use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 use crate::support::{Server, Waiter, attempt, claim, granted, long, open, soon};
 
 /// The rules in the docs of the crate, on one line.
-const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
+pub(crate) const LEAST: &str = "resetkeys ~lock:* resetchannels &lock:* &__keyspace@*__:lock:* -@all \
     +evalsha +script|load +get +getrange +set +setrange +del +exists +pttl +pexpire +time +publish \
     +subscribe +unsubscribe +llen +lindex +lrange +lpop +lpush +rpush +lrem +hget +hset +hdel +hmget \
     +hincrby +zadd +zrem +zscore +zcard +zcount +zrange +zrevrange +zrangebyscore";
@@ -44,11 +44,11 @@ pub(crate) fn give_least_of_a_node(server: &Server) {
     give(server, &of_a_node());
 }
 
-fn of_a_node() -> String {
+pub(crate) fn of_a_node() -> String {
     format!("{LEAST} +info")
 }
 
-fn user(server: &Server, rules: &str) -> Builder {
+pub(crate) fn user(server: &Server, rules: &str) -> Builder {
     give(server, rules);
     RedisBackend::builder(format!("redis://locks:hunter2@127.0.0.1:{}", server.port()))
 }

@@ -34,7 +34,7 @@ if value == owner and (mode == 'x' or from == 'x') then
   if from == 'x' then
     vacate()
     share(name, left, inbox == '' and range or range .. ' ' .. inbox)
-    serve()
+    pcall(serve)
   end
   return granted(range, left)
 elseif from == 'x' then
@@ -57,8 +57,7 @@ if from then
     if not range then
       return failed(problem)
     end
-    unshare(source)
-    put(owner, left)
+    put_alone(owner, left)
     return granted(range, left)
   elseif ARGV[6] == '' and select(2, place_of(name)) == source then
     leave(name)

@@ -2,10 +2,11 @@ local owner, mode, from = ARGV[1], ARGV[5] or 'x', ARGV[7]
 local name, lease, inbox = mode .. ':' .. owner, tonumber(ARGV[2]), ARGV[4]
 local source = from and from .. ':' .. owner or '-'
 
+-- The reply to a request that is granted. What fails from here on must not take that back: without knowing, claims wait.
 local function granted(range, left)
-  local waits = settle()
+  local _, waits = pcall(settle)
   if KEYS[7] then
-    use_permits(lease)
+    pcall(use_permits, lease)
   end
   return string.format('%s %.0f %s', range, left, waits and 'w' or 'q')
 end
@@ -44,9 +45,10 @@ if from and from ~= 'x' and mode ~= 'x' then
     return failed('LOCKOVER the lease to convert is over')
   end
   local left = math.max(ends - now, lease)
-  unshare(source)
   share(name, left, record)
-  serve()
+  -- The lease is converted even if the rest cannot be done.
+  pcall(unshare, source)
+  pcall(serve)
   return granted(string.match(record, '^%d+ %d+'), left)
 end
 

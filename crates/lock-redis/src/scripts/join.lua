@@ -18,9 +18,20 @@ local function make_room(length, limit)
   return length
 end
 
+-- Writes a place that is kept for so many ms.
+local function write_place(name, place, stay, is_only)
+  if is_only then
+    -- These places belong to a list that has gone.
+    call('DEL', KEYS[4])
+  end
+  call('HSET', KEYS[4], name, place)
+  call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), 2 * stay))
+  call('PEXPIRE', KEYS[4], call('PTTL', KEYS[3]))
+end
+
 -- Keeps the place of the name, or gives it one: behind all others, or, for a conversion, before them. The
 -- client asks again when the present lease ends in `left` ms, or earlier. Returns whether the name is now the
--- only one, or nothing and the reason.
+-- only one, or nothing and the reason. If a write is refused, a new name is not in the queue.
 local function join(name, from, left, limit, stay, claim, count, inbox)
   local length = call('LLEN', KEYS[3])
   local known, before, _, _, _, _, joined = place_of(name)
@@ -40,15 +51,17 @@ local function join(name, from, left, limit, stay, claim, count, inbox)
       return nil, 'LOCKQUEUE ' .. length .. ' wait for the key already'
     end
     call(from == '-' and 'RPUSH' or 'LPUSH', KEYS[3], name)
-    if length == 0 then
-      -- These places belong to a list that has gone.
-      call('DEL', KEYS[4])
-    end
   end
-  call('HSET', KEYS[4], name, place_until(stay, left, from, claim, count, inbox, joined))
-  call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), 2 * stay))
-  call('PEXPIRE', KEYS[4], call('PTTL', KEYS[3]))
-  return not known and length == 0
+  local place, is_only = place_until(stay, left, from, claim, count, inbox, joined), not known and length == 0
+  local ok, problem = pcall(write_place, name, place, stay, is_only)
+  if not ok then
+    if not known then
+      redis.pcall('LREM', KEYS[3], 1, name)
+      redis.pcall('HDEL', KEYS[4], name)
+    end
+    error(problem, 0)
+  end
+  return is_only
 end
 
 -- Tells the client of every holder, if it hears, that a claim waits.

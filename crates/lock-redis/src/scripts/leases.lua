@@ -67,17 +67,28 @@ local function taken_permits()
   return tonumber(value and call('HGET', KEYS[6], 'taken') or 0)
 end
 
+-- Gives the key back what it had before this call wrote the lock: another text, or nothing.
+local function put_back_lock(before)
+  if before then
+    redis.pcall('SETRANGE', KEYS[1], 0, before)
+  else
+    redis.pcall('DEL', KEYS[1])
+  end
+end
+
 -- Writes the lock, which is free or held by this client. A write in place keeps the mark of the previous value:
--- a client may rely on that mark.
+-- a client may rely on that mark. If a write is refused, the lock is as before.
 local function put(text, lease)
-  marked = value ~= nil or stale
+  local before = value or stale
+  marked = before ~= nil
   call('SETRANGE', KEYS[1], 0, marked and text .. 'w' or text)
   local expires = redis.pcall('PEXPIRE', KEYS[1], lease)
   if expires ~= 1 then
-    call('DEL', KEYS[1])
+    -- A key that has ended by now has no end any more.
+    put_back_lock(expires ~= 0 and before)
     error(expires)
   end
-  value, stale = text, false
+  value, stale = text, nil
 end
 
 -- The end of this sharer's lease, in ms; nothing if it is over.
@@ -86,37 +97,19 @@ local function shared_until(name)
   return ends and ends > now and ends or nil
 end
 
--- Extends the lock and its satellites to the end of the last sharer's lease. If the leases of all sharers that are left
+-- The end of the last sharer's lease, in ms; nothing if there is no sharer.
+local function last_end()
+  return call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2]
+end
+
+-- Extends the lock and its satellites to this end of the last sharer's lease. If the leases of all sharers that are left
 -- are over, the lock lives for another second, so that the next calls remove these sharers.
-local function keep_shared()
-  local rest = call('ZREVRANGE', KEYS[5], 0, 0, 'WITHSCORES')[2] - now
+local function keep_shared(last)
+  local rest = last - now
   rest = rest > 0 and rest or 1000
   call('PEXPIRE', KEYS[1], rest)
   call('PEXPIRE', KEYS[5], rest + 1000)
   call('PEXPIRE', KEYS[6], rest + 1000)
-end
-
--- Adds a sharer, or extends its lease. `record` is its tokens and its inbox.
-local function share(name, lease, record)
-  local mode = mode_of(name)
-  note_lease(lease) --terms
-  -- This write is not refused for want of memory, and neither are the writes after it. If the last lease ends
-  -- during this call, the lock may be gone: the server deletes a key at once whose new end is over.
-  if not value or call('PEXPIRE', KEYS[1], lease) ~= 1 then
-    call('DEL', KEYS[5], KEYS[6])
-    put(marker(mode), lease)
-  end
-
-  local take = permits(mode)
-  if call('ZADD', KEYS[5], now + lease, name) == 1 then
-    if mode == 'u' then
-      call('HSET', KEYS[6], 'upgradable', name)
-    elseif take then
-      call('HINCRBY', KEYS[6], 'taken', take)
-    end
-  end
-  call('HSET', KEYS[6], name, record)
-  keep_shared()
 end
 
 -- Removes a sharer, and vacates the lock after the last.
@@ -134,13 +127,61 @@ local function unshare(name)
     -- Not `-take`, which would be written as -0 for 0.
     call('HINCRBY', KEYS[6], 'taken', 0 - take)
   end
-  if call('EXISTS', KEYS[5]) == 0 then
-    call('DEL', KEYS[6])
-    vacate()
+  local last = last_end()
+  if last then
+    keep_shared(last)
   else
-    keep_shared()
+    -- What stays behind counts no more, and has an end.
+    redis.pcall('DEL', KEYS[6])
+    vacate()
   end
 end
+
+-- Whether the sharer that was noted last is new.
+local is_new
+
+-- Notes a sharer, or its longer lease, in the satellites of the lock.
+local function note_sharer(name, lease, record)
+  is_new = false
+  is_new = call('ZADD', KEYS[5], now + lease, name) == 1
+  call('HSET', KEYS[6], name, record)
+  if is_new then
+    local mode = mode_of(name)
+    local take = permits(mode)
+    if mode == 'u' then
+      call('HSET', KEYS[6], 'upgradable', name)
+    elseif take then
+      call('HINCRBY', KEYS[6], 'taken', take)
+    end
+  end
+  keep_shared(last_end())
+end
+
+-- Adds a sharer, or extends its lease. `record` is its tokens and its inbox. If a write is refused, a new sharer is not
+-- added, and a lock that became shared for it is as before.
+local function share(name, lease, record)
+  note_lease(lease) --terms
+  local before = stale
+  -- This write is not refused for want of memory, and neither are the writes after it. If the last lease ends
+  -- during this call, the lock may be gone: the server deletes a key at once whose new end is over.
+  local is_first = not value or call('PEXPIRE', KEYS[1], lease) ~= 1
+  if is_first then
+    call('DEL', KEYS[5], KEYS[6])
+    put(marker(mode_of(name)), lease)
+  end
+  local ok, problem = pcall(note_sharer, name, lease, record)
+  if ok then
+    return
+  elseif is_first then
+    redis.pcall('DEL', KEYS[5], KEYS[6])
+    put_back_lock(before)
+    value, stale = nil, before
+  elseif is_new then
+    pcall(unshare, name)
+  end
+  error(problem, 0)
+end
+
 
 -- Removes sharers whose leases are over. Returns whether there may be more of them.
 local function prune()
@@ -197,13 +238,23 @@ local function group_tokens()
   return range, not range and 'LOCKFENCE what was known of the group has gone' or nil
 end
 
+-- Writes the lock for an owner that holds it alone from now on. The owner may have been its only sharer.
+local function put_alone(owner, lease)
+  local was_shared = is_shared()
+  put(owner, lease)
+  if was_shared then
+    -- What stays behind counts no more, and has an end.
+    redis.pcall('DEL', KEYS[5], KEYS[6])
+  end
+end
+
 -- Grants a lease that fits. Returns the tokens as "first last", or nothing and the reason.
 local function grant(name, lease, count, inbox)
   local mode, owner = mode_of(name)
   if mode == 'x' then
     local range, problem = reserve(count, lease, owner, inbox)
     if range then
-      put(owner, lease)
+      put_alone(owner, lease)
     end
     return range, problem
   end

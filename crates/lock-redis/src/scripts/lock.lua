@@ -13,8 +13,8 @@ local now = math.floor(micros / 1000)
 local value
 -- Whether the lock has its mark.
 local marked
--- Whether the key still has a value although the lock has no holder.
-local stale = false
+-- What the key still has although the lock has no holder.
+local stale
 
 local function read_lock()
   local text = call('GETRANGE', KEYS[1], 0, 33)
@@ -26,6 +26,6 @@ local function read_lock()
 end
 
 local function vacate()
-  value, stale = nil, true
+  value, stale = nil, value or stale
 end
 

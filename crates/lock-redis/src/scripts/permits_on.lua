@@ -8,6 +8,16 @@ end
 declared = declared or ARGV[1]
 limit = limit or tonumber(ARGV[1])
 
+-- Permits of expired leases go to the queue before they may be removed.
+for _ = 1, BOUND do
+  if not prune() then
+    break
+  end
+end
+-- A user that may not read this changes nothing.
+taken_permits()
+in_line()
+
 local before, looks = limit, verb == 'look'
 if verb == 'add' then
   if limit + count > 4294967295 then
@@ -31,12 +41,6 @@ if value and limit ~= before and verb == 'declare' then
   call('SETRANGE', KEYS[1], 0, value)
 end
 
--- Permits of expired leases go to the queue before they may be removed.
-for _ = 1, BOUND do
-  if not prune() then
-    break
-  end
-end
 pcall(serve)
 if verb == 'remove' and call('EXISTS', KEYS[3]) == 0 then
   limit = limit - math.max(math.min(count, limit - taken_permits()), 0)
@@ -56,6 +60,6 @@ end
 if verb == 'close' or verb == 'add' or limit > before then
   redis.pcall('PUBLISH', ARGV[4], 'released')
 end
-settle()
+pcall(settle)
 local _, waiting = in_line()
 return string.format('%.0f %.0f %.0f %.0f %d', math.abs(limit - before), limit, taken_permits(), waiting, closed and 1 or 0)

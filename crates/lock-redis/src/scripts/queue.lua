@@ -69,7 +69,6 @@ local function hand_over(slot)
     slot.left = shared_until(slot.from) - now
     slot.record = call('HGET', KEYS[6], slot.from)
     slot.lease = math.max(slot.lease, slot.left)
-    unshare(slot.from)
   end
   slot.range, slot.problem = grant(slot.name, slot.lease, slot.count, slot.inbox)
   return slot.range

@@ -214,7 +214,7 @@ end
 local function settle()
   if stale then
     call('DEL', KEYS[1])
-    stale = false
+    stale = nil
     --<terms
     -- Of leases of another term, some may have ended here too early.
     if state.term and not state.is_released and state.term == present_term() then

@@ -19,6 +19,9 @@ local number, kept, told_term = ARGV[#ARGV], ARGV[10], #ARGV == 12 and ARGV[11]
 local token, bytes, changed = ARGV[7], ARGV[8], ARGV[9]
 local text = ARGV[1] .. ' ' .. token .. ' ' .. bytes
 local holder = redis.pcall('GETRANGE', KEYS[1], '0', '33')
+if type(holder) == 'table' then
+  return { number, holder }
+end
 if holder ~= ARGV[1] and holder ~= ARGV[1] .. 'w' then
   return number .. (redis.pcall('GET', KEYS[5]) == text and ' d' or ' n')
 end

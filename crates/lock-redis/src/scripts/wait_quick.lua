@@ -35,25 +35,37 @@ local place = length ~= 0 and redis.pcall('HGET', KEYS[4], name)
 if type(length) ~= 'number' or place or length >= tonumber(ARGV[3]) or time.err then
   return ARGV[6] .. ' ?'
 end
--- This write is refused if there is no memory.
-call('RPUSH', KEYS[3], name)
-if length == 0 then
-  -- These places belong to a list that has gone.
-  call('DEL', KEYS[4])
-end
-
 local micros = time[1] .. string.sub('00000' .. time[2], -6)
 local now, left = tonumber(string.sub(micros, 1, 13)), call('PTTL', KEYS[1])
 local asks = math.floor(ARGV[4] / 3)
 if left >= 0 and left < asks then
   asks = left
 end
-call('HSET', KEYS[4], name, string.format('%.0f %.0f - %s %.0f', now + ARGV[4], now + asks, ARGV[5], now))
-local rest = call('PTTL', KEYS[3])
-if rest < tonumber(ARGV[4]) then
-  rest = 2 * ARGV[4]
-  call('PEXPIRE', KEYS[3], rest)
-  call('PEXPIRE', KEYS[4], rest)
+
+-- Writes the place. Returns how long the queue lives, in ms.
+local function write_place()
+  if length == 0 then
+    -- These places belong to a list that has gone.
+    call('DEL', KEYS[4])
+  end
+  call('HSET', KEYS[4], name, string.format('%.0f %.0f - %s %.0f', now + ARGV[4], now + asks, ARGV[5], now))
+  local rest = call('PTTL', KEYS[3])
+  if rest < tonumber(ARGV[4]) then
+    rest = 2 * ARGV[4]
+    call('PEXPIRE', KEYS[3], rest)
+    call('PEXPIRE', KEYS[4], rest)
+  end
+  return rest
+end
+
+-- This write is refused if there is no memory.
+call('RPUSH', KEYS[3], name)
+local ok, rest = pcall(write_place)
+if not ok then
+  -- A write is refused, so the name is not in the queue.
+  redis.pcall('LREM', KEYS[3], 1, name)
+  redis.pcall('HDEL', KEYS[4], name)
+  error(rest, 0)
 end
 if not is_marked then
   call('SETRANGE', KEYS[1], '32', 'w')

@@ -1,0 +1,164 @@
+//! Leases: to take, to wait for, to keep, to convert and to give back.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Clock, Convert, ConvertBackend, Error, Mode, Renew, Renewal,
+};
+use lock_tests::requests;
+
+use super::{Case, EXCLUSIVE, SHARED, Scenario, TWO, UPGRADABLE, all, short};
+use crate::support::{Waiter, claim, granted, long, millis};
+
+/// By how much the server's end of a lease is later than the client's.
+const MARGIN: Duration = Duration::from_millis(5);
+
+/// A lock that is free.
+async fn acquires(case: &Case<'_>, mode: Mode) {
+    let held = case.claim(mode);
+    let attempt = case.without(requests::attempt(case.poor, &held, long())).await;
+    match attempt {
+        Ok(AcquireOutcome::Granted(_)) => return case.has_alone(&held).await,
+        Err(error) if error.is_retryable() => drop(case.poor.release(&held).await.unwrap()),
+        Err(_) => {}
+        other => panic!("{case}: {other:?}"),
+    }
+    case.is_free().await;
+}
+
+/// A shared lock with a sharer whose lease is over.
+async fn clears_away(case: &Case<'_>) {
+    let (held, beside) = (case.claim(SHARED), case.held_in(SHARED).await);
+    let over = requests::granted(case.other, &case.claim(SHARED), millis(10)).await.valid_until;
+    tokio::time::sleep(over.saturating_duration_since(Clock::boot().now()) + MARGIN).await;
+    let attempt = case.without(requests::attempt(case.poor, &held, long())).await;
+    case.other.release(&beside).await.unwrap();
+    match attempt {
+        Ok(AcquireOutcome::Granted(_)) => case.has_alone(&held).await,
+        Err(error) if !error.is_retryable() => case.is_free().await,
+        other => panic!("{case}: {other:?}"),
+    }
+}
+
+/// Two locks in one step.
+async fn acquires_all(case: &Case<'_>) {
+    let claims = ["1", "2"].map(|part| claim(format!("{} {part}", case.name)));
+    let requests = claims.clone().map(|claim| Acquire::new(claim, long()));
+    let attempt = case.without(case.poor.try_acquire_all(&requests)).await;
+    let is_granted = |attempt: &AcquireOutcome| matches!(attempt, AcquireOutcome::Granted(_));
+    let all = matches!(&attempt, Ok(Some(all)) if all.iter().all(is_granted));
+    let in_doubt = attempt.as_ref().is_err_and(Error::is_retryable);
+    for held in &claims {
+        let next = claim(held.key.as_bytes());
+        let asked = requests::attempt(case.other, &next, long()).await.unwrap();
+        assert!(in_doubt || is_granted(&asked) != all, "{case}: {attempt:?}, then {asked:?}");
+        case.other.release(&next).await.unwrap();
+        case.poor.release(held).await.unwrap();
+    }
+}
+
+/// A lock that another client holds.
+async fn queues(case: &Case<'_>, mode: Mode, held_in: Mode) {
+    let held = case.held_in(held_in).await;
+    let watch = case.poor.watch(&held.key).await.unwrap();
+    let request = Acquire::new(case.claim(mode), long()).queued();
+    let attempt = case.without(case.poor.try_acquire(&request)).await;
+    let waiter = Waiter { backend: case.poor.clone(), request, watch };
+    case.other.release(&held).await.unwrap();
+    match attempt {
+        Ok(_) => drop(case.serves(Some(waiter)).await),
+        Err(error) if error.is_retryable() => drop(waiter.release().await),
+        Err(_) => {}
+    }
+    case.becomes_free().await;
+}
+
+async fn releases(case: &Case<'_>, mode: Mode, waits: Option<Mode>) {
+    let held = case.claim(mode);
+    let token = requests::granted(case.poor, &held, short()).await.tokens.last();
+    let waiter = case.waiting_for(waits).await;
+    // After an error, the lease ends by itself at the latest.
+    _ = case.without(case.poor.release(&held)).await;
+    let next = case.serves(waiter).await;
+    assert!(mode != EXCLUSIVE || next.is_none_or(|next| next > token), "{case}");
+    assert!(case.becomes_free().await > token, "{case}");
+}
+
+/// A lock that two clients share.
+async fn leaves(case: &Case<'_>) {
+    let (held, beside) = (case.claim(SHARED), case.held_in(SHARED).await);
+    granted(case.poor, &held).await;
+    _ = case.without(case.poor.release(&held)).await;
+    case.is_held().await;
+    case.poor.release(&held).await.unwrap();
+    let renewal = case.other.renew(&Renew::new(beside.clone(), long())).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{case}: {renewal:?}");
+    case.other.release(&beside).await.unwrap();
+    case.is_free().await;
+}
+
+async fn renews(case: &Case<'_>, mode: Mode, waits: Option<Mode>) {
+    let held = case.claim(mode);
+    granted(case.poor, &held).await;
+    let waiter = case.waiting_for(waits).await;
+    let renewal = Renew::new(held.clone(), long()).reserving(3);
+    let renewal = case.without(case.poor.renew(&renewal)).await;
+    assert!(!matches!(renewal, Renewal::Lost { .. }), "{case}: {renewal:?}");
+    case.has(&held).await;
+    case.poor.release(&held).await.unwrap();
+    case.serves(waiter).await;
+    case.is_free().await;
+}
+
+/// The lease stays: in the new mode after a grant, and in the old mode after an error.
+async fn converts(case: &Case<'_>, from: Mode, to: Mode) {
+    let held = case.claim(from);
+    granted(case.poor, &held).await;
+    let convert = Convert::new(held.clone(), to, long());
+    let attempt = case.without(case.poor.convert(&convert)).await;
+    let converted = held.clone().in_mode(to);
+    match attempt {
+        // What is left of the former lease ends by itself.
+        Ok(AcquireOutcome::Granted(_)) if case.missing == Some("zrem") => {
+            case.has(&converted).await
+        }
+        Ok(AcquireOutcome::Granted(_)) => case.has_alone(&converted).await,
+        Err(error) if !error.is_retryable() => case.has_alone(&held).await,
+        other => panic!("{case}: {other:?}"),
+    }
+}
+
+const SCENARIOS: &[Scenario] = &[
+    ("acquire", |case| acquires(case, EXCLUSIVE).boxed_local()),
+    ("acquire shared", |case| acquires(case, SHARED).boxed_local()),
+    ("acquire upgradable", |case| acquires(case, UPGRADABLE).boxed_local()),
+    ("acquire permits", |case| acquires(case, TWO).boxed_local()),
+    ("acquire all", |case| acquires_all(case).boxed_local()),
+    ("clear away", |case| clears_away(case).boxed_local()),
+    ("queue", |case| queues(case, EXCLUSIVE, EXCLUSIVE).boxed_local()),
+    ("queue shared", |case| queues(case, SHARED, EXCLUSIVE).boxed_local()),
+    ("queue behind shared", |case| queues(case, EXCLUSIVE, SHARED).boxed_local()),
+    ("queue permits", |case| queues(case, TWO, TWO).boxed_local()),
+    ("release", |case| releases(case, EXCLUSIVE, None).boxed_local()),
+    ("hand over", |case| releases(case, EXCLUSIVE, Some(EXCLUSIVE)).boxed_local()),
+    ("hand over to shared", |case| releases(case, EXCLUSIVE, Some(SHARED)).boxed_local()),
+    ("release shared", |case| releases(case, SHARED, None).boxed_local()),
+    ("hand over shared", |case| releases(case, SHARED, Some(EXCLUSIVE)).boxed_local()),
+    ("hand over permits", |case| releases(case, TWO, Some(TWO)).boxed_local()),
+    ("leave", |case| leaves(case).boxed_local()),
+    ("renew", |case| renews(case, EXCLUSIVE, None).boxed_local()),
+    ("renew beside a waiter", |case| renews(case, EXCLUSIVE, Some(SHARED)).boxed_local()),
+    ("renew shared", |case| renews(case, SHARED, Some(EXCLUSIVE)).boxed_local()),
+    ("renew permits", |case| renews(case, TWO, Some(TWO)).boxed_local()),
+    ("upgrade", |case| converts(case, UPGRADABLE, EXCLUSIVE).boxed_local()),
+    ("upgrade shared", |case| converts(case, SHARED, EXCLUSIVE).boxed_local()),
+    ("downgrade", |case| converts(case, EXCLUSIVE, SHARED).boxed_local()),
+    ("downgrade to upgradable", |case| converts(case, EXCLUSIVE, UPGRADABLE).boxed_local()),
+    ("downgrade upgradable", |case| converts(case, UPGRADABLE, SHARED).boxed_local()),
+];
+
+#[tokio::test]
+async fn a_lease_is_never_half_granted_or_half_converted() {
+    all(SCENARIOS).await;
+}

@@ -1,0 +1,188 @@
+//! A server refuses one command to a user, in the middle of an operation. Then a final error is true: the operation has
+//! changed nothing. Every later claim is served, and no key stays for ever.
+
+mod leases;
+mod others;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use futures::future::LocalBoxFuture;
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, FencingToken, Key, Mode, Renew, Renewal, Ttl,
+};
+use lock_redis::RedisBackend;
+use lock_tests::{CommandStats, requests};
+
+use crate::rights::{LEAST, of_a_node, user};
+use crate::support::{Client, Server, Waiter, claim, granted, long, open, soon};
+
+/// An operation, and what must hold afterwards.
+type Scenario = (&'static str, for<'a> fn(&'a Case<'a>) -> LocalBoxFuture<'a, ()>);
+
+/// A right that is missing during one operation, and a lock for this case alone.
+struct Case<'a> {
+    /// The client that carries out the operation.
+    poor: &'a RedisBackend,
+    /// A client with all rights.
+    other: &'a RedisBackend,
+    raw: &'a RefCell<Client>,
+    /// The missing right. Without one, the case finds out which commands the operation runs.
+    missing: Option<&'a str>,
+    name: String,
+}
+
+const EXCLUSIVE: Mode = Mode::Exclusive;
+const SHARED: Mode = Mode::Shared;
+const UPGRADABLE: Mode = Mode::Upgradable;
+const TWO: Mode = Mode::Permits { take: 2, of: 3 };
+
+/// A lease whose end a test can wait for.
+fn short() -> Ttl {
+    Ttl::new(Duration::from_millis(300)).unwrap()
+}
+
+impl Case<'_> {
+    fn key(&self) -> Key {
+        Key::new(&self.name).unwrap()
+    }
+
+    fn claim(&self, mode: Mode) -> Claim {
+        claim(&self.name).in_mode(mode)
+    }
+
+    fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        self.raw.borrow_mut().command(words)
+    }
+
+    fn set_right(&self, sign: char) {
+        if let Some(right) = self.missing {
+            self.command::<()>(&["ACL", "SETUSER", "locks", &format!("{sign}{right}")]);
+        }
+    }
+
+    /// Carries out an operation without the right.
+    async fn without<T>(&self, operation: impl Future<Output = T>) -> T {
+        self.set_right('-');
+        let answer = operation.await;
+        self.set_right('+');
+        for key in self.command::<Vec<String>>(&["KEYS", &format!("lock:{{{}}}*", self.name)]) {
+            let is_kept = key.ends_with(":cell") || key.ends_with(":limit");
+            let left: i64 = self.command(&["PTTL", &key]);
+            assert!(is_kept || left != -1, "{self}: {key} stays for ever");
+        }
+        answer
+    }
+
+    /// Holds the lock in a mode with the other client.
+    async fn held_in(&self, mode: Mode) -> Claim {
+        let held = self.claim(mode);
+        granted(self.other, &held).await;
+        held
+    }
+
+    /// A claim of the other client that waits.
+    async fn waiting_for(&self, mode: Option<Mode>) -> Option<Waiter> {
+        match mode {
+            Some(mode) => Some(Waiter::queue(self.other, self.claim(mode)).await),
+            None => None,
+        }
+    }
+
+    /// The claim that waits is served, if there is one, and leaves. Returns its token.
+    async fn serves(&self, waiter: Option<Waiter>) -> Option<FencingToken> {
+        let waiter = waiter?;
+        let token = soon(async {
+            loop {
+                match waiter.ask().await {
+                    Ok(AcquireOutcome::Granted(grant)) => return grant.tokens.first(),
+                    Ok(AcquireOutcome::Queued { retry_after }) => {
+                        tokio::time::sleep(retry_after.unwrap()).await;
+                    }
+                    answer => panic!("{self}: {answer:?}"),
+                }
+            }
+        });
+        let token = token.await;
+        waiter.release().await;
+        Some(token)
+    }
+
+    async fn ask(&self) -> (Claim, AcquireOutcome) {
+        let next = self.claim(EXCLUSIVE);
+        let attempt = requests::attempt(self.other, &next, long()).await;
+        (next, attempt.unwrap_or_else(|error| panic!("{self}: {error}")))
+    }
+
+    /// No claim is in the way of another claim.
+    async fn is_free(&self) {
+        let (next, attempt) = self.ask().await;
+        assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{self}: {attempt:?}");
+        self.other.release(&next).await.unwrap();
+    }
+
+    async fn is_held(&self) {
+        let (_, attempt) = self.ask().await;
+        assert!(matches!(attempt, AcquireOutcome::Busy { .. }), "{self}: {attempt:?}");
+    }
+
+    /// Another claim gets the lock, at the latest when a [short](short) lease is over. Returns its token.
+    async fn becomes_free(&self) -> FencingToken {
+        let waiter = Waiter {
+            backend: self.other.clone(),
+            watch: self.other.watch(&self.key()).await.unwrap(),
+            request: Acquire::new(self.claim(EXCLUSIVE), long()).queued(),
+        };
+        self.serves(Some(waiter)).await.unwrap()
+    }
+
+    async fn has(&self, claim: &Claim) {
+        let renewal = self.poor.renew(&Renew::new(claim.clone(), long())).await;
+        assert!(matches!(renewal, Renewal::Renewed { .. }), "{self}: {renewal:?}");
+        self.is_held().await;
+    }
+
+    /// The claim has its lease, and no other claim is in the way once it is released.
+    async fn has_alone(&self, claim: &Claim) {
+        self.has(claim).await;
+        self.poor.release(claim).await.unwrap();
+        self.is_free().await;
+    }
+}
+
+impl fmt::Display for Case<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Carries out each scenario without each of the commands that it runs.
+async fn all(scenarios: &[Scenario]) {
+    let server = Server::start();
+    let poor = user(&server, &of_a_node()).build().unwrap();
+    let (other, raw) = (open(&server), RefCell::new(server.client()));
+    let rights: Vec<_> = LEAST.split(" +").skip(1).collect();
+    let calls = || {
+        let info: String = raw.borrow_mut().command(&["INFO", "commandstats"]);
+        let stats = CommandStats::parse(&info);
+        rights.iter().map(|right| stats.calls(right)).collect::<Vec<_>>()
+    };
+    for (scenario, check) in scenarios {
+        let before = calls();
+        let case = |missing: Option<_>| {
+            let name = format!("{scenario} without {}", missing.unwrap_or("nothing"));
+            Case { poor: &poor, other: &other, raw: &raw, missing, name }
+        };
+        check(&case(None)).await;
+        let used = rights.iter().zip(before).zip(calls());
+        let used: BTreeSet<_> =
+            used.filter(|((_, before), now)| now > before).map(|((right, _), _)| *right).collect();
+        assert!(used.len() > 1, "{scenario} runs {used:?}");
+        for right in used.into_iter().filter(|right| !right.contains("subscribe")) {
+            println!("{scenario} without {right}");
+            check(&case(Some(right))).await;
+        }
+    }
+}
