@@ -85,6 +85,24 @@ async fn releases(case: &Case<'_>, mode: Mode, waits: Option<Mode>) {
     assert!(case.becomes_free().await > token, "{case}");
 }
 
+/// A process whose turn is over, and that wants another one.
+async fn requeues(case: &Case<'_>) {
+    let (held, next) = (case.claim(EXCLUSIVE), case.claim(EXCLUSIVE));
+    requests::granted(case.poor, &held, short()).await;
+    let waiter = case.waiting_for(Some(EXCLUSIVE)).await;
+    let watch = case.poor.watch(&next.key).await.unwrap();
+    let request = Acquire::new(next, long()).queued();
+    let answer = case.without(case.poor.release_and_requeue(&held, &request)).await;
+    case.serves(waiter).await;
+    let next = Waiter { backend: case.poor.clone(), request, watch };
+    if matches!(answer, Ok((_, Some(_)))) {
+        case.serves(Some(next)).await;
+    } else {
+        next.release().await;
+    }
+    case.becomes_free().await;
+}
+
 /// A lock that two clients share.
 async fn leaves(case: &Case<'_>) {
     let (held, beside) = (case.claim(SHARED), case.held_in(SHARED).await);
@@ -143,6 +161,7 @@ const SCENARIOS: &[Scenario] = &[
     ("release", |case| releases(case, EXCLUSIVE, None).boxed_local()),
     ("hand over", |case| releases(case, EXCLUSIVE, Some(EXCLUSIVE)).boxed_local()),
     ("hand over to shared", |case| releases(case, EXCLUSIVE, Some(SHARED)).boxed_local()),
+    ("requeue", |case| requeues(case).boxed_local()),
     ("release shared", |case| releases(case, SHARED, None).boxed_local()),
     ("hand over shared", |case| releases(case, SHARED, Some(EXCLUSIVE)).boxed_local()),
     ("hand over permits", |case| releases(case, TWO, Some(TWO)).boxed_local()),
