@@ -22,11 +22,11 @@
 //! | `postgres://user:password@host,host/database`, `postgresql://…` | a PostgreSQL database, with `sslmode=require` over TLS | `postgres`; `tls` |
 //! | `etcd://user:password@host,host,host/prefix`, `etcds://…` with TLS | an etcd cluster | `etcd`; `tls` |
 //!
-//! The database needs the schema of the locks, and [`init`] creates the schema. The
+//! A PostgreSQL database needs the schema of the locks, and [`init`] creates the schema. The
 //! [docs of the client](lock_postgres::PostgresBackend::builder) describe the options of the URL, and `direct=false`
 //! and `pooler=host:port` say how the URL leads through a pooler and past it. The documentation of
 //! `lock-redis` describes the URLs of Redis, and [`EtcdBackend::open`](lock_etcd::EtcdBackend::open) the URLs of etcd,
-//! with the option that allows an old version. The URL of a quorum names several hosts, which
+//! with the option that allows an old version. The URL `redlock+redis:` names several hosts, which
 //! share the login, the database and the options of the URL. A host and its port are the [name of a
 //! node](lock_redlock::Builder::node), so all clients must spell a host in one way. A new quorum grants nothing
 //! until an operator calls [`init`], or the quarantine of its nodes is over.

@@ -32,8 +32,8 @@
 //!
 //! At most one *valid* lease per key exists at a time (or as many as its mode allows), while (a) the store keeps its
 //! data, (b) clock *rates* differ by less than [`Ttl::drift`] allows, and (c) the holder stops when its
-//! lease says that it is lost. Independently of all three, the [`FencingToken`]s of successive
-//! exclusive grants increase. So a resource that refuses lower tokens is safe.
+//! lease says that it is lost. Each store states when the [`FencingToken`]s of successive exclusive grants increase. While
+//! they increase, a resource that refuses lower tokens is safe.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

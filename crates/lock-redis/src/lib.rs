@@ -59,10 +59,10 @@
 //!
 //! A server without persistence forgets all locks when it restarts. It then grants them at once, while their holders
 //! still have valid leases. With [`Builder::data_quarantine`] such a server grants nothing until the longest lease is
-//! over. The check costs a grant nothing: a restart closes the connections, and each new connection asks once. [In a
+//! over. The quarantine costs a grant nothing: a restart closes the connections, and each new connection asks once. [In a
 //! cluster](Builder::data_quarantine) each slot sits out by itself, also after it has moved to another server.
-//! Waiters wait, and go on by themselves. Call [`RedisBackend::init`] when you set up a new server. Otherwise it looks
-//! like a server that has lost its data.
+//! Waiters wait, and go on by themselves. Call [`RedisBackend::init`] when you set up a new server. Otherwise the new
+//! server looks like a server that has lost its data.
 //!
 //! ```
 //! use lock_core::Ttl;
@@ -85,14 +85,14 @@
 //! - A place lives for [`Ttl::for_place`](lock_core::Ttl::for_place) and is kept by repeating the request. A place that
 //!   has expired, or whose client does not hear the grant, is passed over. No call clears away more than a few tens of
 //!   places.
-//! - A client that has not subscribed again since a restart, a failover or the move of a slot keeps its turn: it is
-//!   handed the lock for the short time of such a lease, and finds out when it asks. Clients and scripts recognize this
-//!   by `INFO`; without that right such a place is passed over.
 //! - A lease that is handed over is short ([`Ttl::for_grant`](lock_core::Ttl::for_grant)) until its owner renews it or
 //!   repeats the request. If the owner does neither, the lock goes to the next claim.
+//! - A client that has not subscribed again since a restart, a failover or the move of a slot keeps its turn: it gets
+//!   such a short lease, and finds out when it asks. Clients and scripts recognize such a client by `INFO`. Without that
+//!   right, its place is passed over.
 //! - A holder that watches the key hears when a claim begins to wait.
-//! - A hand-over tells the client of the claim that is then the first in the queue when its turn could come. So a
-//!   waiter that is handed the lock and stays silent costs the others one such short lease.
+//! - A hand-over leaves another claim at the head of the queue, and tells the client of that claim when the turn of the
+//!   claim could come. So a waiter that is handed the lock and stays silent costs the others one such short lease.
 //! - A server has no timers. After a lease has run out, or a message was lost, the next request moves the queue. A
 //!   client asks at the end of the lease that it saw last, or after a third of the time of a place, whichever comes
 //!   first. A waiter whose connection was lost asks at once.
@@ -136,9 +136,8 @@
 //! # Ok::<(), lock_core::Error>(())
 //! ```
 //!
-//! The first command starts a local cluster. The second one starts a primary with replicas and sentinels. Both let
-//! processes buy from one stock over these servers. They need a `redis-server` on the `PATH`, or one that
-//! `REDIS_SERVER` names:
+//! An example of the repository starts a local cluster, or a primary with replicas and sentinels. Then its processes buy
+//! from one stock over these servers. It needs a `redis-server` on the `PATH`, or one that `REDIS_SERVER` names:
 //!
 //! ```text
 //! cargo run --example stock -- --over cluster
@@ -159,7 +158,7 @@
 //! The clocks of the two primaries may differ. Then leases end earlier or later on the new one. `min-replicas-to-write`
 //! makes the time with two primaries shorter, but not zero.
 //! An app that needs exclusion while servers fail takes a quorum (`lock-redlock`) of independent servers, and a
-//! resource that compares tokens. [`RedisBackend::check`] warns of this.
+//! resource that compares tokens. [`RedisBackend::check`] warns of failovers without confirmation.
 //!
 //! What was replicated survives: leases, tokens, and the queue with its order. Watches report
 //! [`Hint::Resync`](lock_core::Hint::Resync), and waiters keep their places.
@@ -232,10 +231,10 @@
 //! - Servers name one another by the addresses that they announce. The client must reach these addresses, and with TLS
 //!   the certificates must bear these names.
 //!
-//! ## Why this is not left to the driver
+//! ## Why the `redis` crate does not do this
 //!
 //! The map of the slots, redirections, the resolution by sentinels and the care for subscriptions are this crate's own,
-//! on the driver's plain connections. The driver's cluster client repeats requests after a broken connection, does not
+//! on plain connections of the `redis` crate. The cluster client of `redis` repeats requests after a broken connection, does not
 //! say at which server a subscription is, and forgets it when its slot moves. Its sentinel client looks for the primary
 //! only when it connects. A lock needs to know whether a request ran, at which server a waiter listens, and when a
 //! primary was replaced.

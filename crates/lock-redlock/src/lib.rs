@@ -18,9 +18,9 @@
 //! - (e) the clock of a node is not set forward while the node is in quarantine, unless [the
 //!   fallback](Builder::without_clock_fallback) is switched off.
 //!
-//! Independently of (a) to (c), the fencing tokens of successive exclusive grants increase, so a resource that refuses
-//! lower tokens is safe. After a node has forgotten its counters, tokens increase if the clocks of clients differ by
-//! less than the length of the quarantine.
+//! While no node has forgotten its counters, the fencing tokens of successive exclusive grants increase, whether or not
+//! (b) and (c) hold. So a resource that refuses lower tokens is safe. After a node has forgotten its counters, tokens
+//! increase if the clocks of clients differ by less than the length of the quarantine.
 //!
 //! While a client reaches a majority of the nodes, it can take locks and keep them:
 //!
@@ -66,7 +66,7 @@
 //! # What it costs
 //!
 //! The quorum first asks a bare majority of the nodes. The key and the names of the nodes determine this majority, so
-//! all clients should give a node the same name. A lock that no other client wants then costs one request and one
+//! all clients ask the same majority first. A lock that no other client wants then costs one request and one
 //! release for each node of the majority: six commands with five nodes. The quorum also asks the other nodes if the
 //! majority cannot decide alone, or has not decided after two round trips and at least a millisecond. If the quorum
 //! knows that a node is missing, the next node takes its place. About once a second the quorum asks all nodes, to find

@@ -2,7 +2,7 @@
 //!
 //! An app keeps one [`Locks`] handle, and makes each lock with it. The locks work over any [`Backend`]: the memory
 //! backend for tests and single processes, Redis or Valkey with the crate `lock-redis`, PostgreSQL with the crate
-//! `lock-postgres`, a quorum of servers with the crate `lock-redlock`. The crate `lock-any` opens the store that a
+//! `lock-postgres`, an etcd cluster with the crate `lock-etcd`, a quorum of servers with the crate `lock-redlock`. The crate `lock-any` opens the store that a
 //! URL names.
 //!
 //! ```
@@ -58,9 +58,9 @@
 //! differ by less than the [drift](lock_core::Ttl::drift), and (c) the holder stops when its guard says that the lease
 //! is lost.
 //!
-//! The order of fencing tokens depends on none of these conditions: each exclusive lease has higher tokens than
-//! every earlier exclusive lease. So a resource that refuses lower tokens is safe from former holders. Only a
-//! failover may break the order. Several holders have permits at once, so [the tokens of permits promise
+//! The order of fencing tokens has other conditions. Each store states its own: for example, a server that forgets its
+//! data keeps the order while its clock is not set back. While the tokens of a lock increase, a resource that refuses
+//! lower tokens is safe from former holders. Several holders have permits at once, so [the tokens of permits promise
 //! less](Semaphore#fencing-tokens).
 //!
 //! # What runs where
@@ -87,9 +87,9 @@
 //! | event | longest delay of other processes |
 //! | --- | --- |
 //! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
-//! | a process with a place is gone, and its connection is closed | none |
-//! | a process dies, or is stopped, when its turn has just come | [`Ttl::for_grant`](lock_core::Ttl::for_grant), at most a second. Then the next process in the queue asks |
-//! | several processes in a row die in this way | [`Ttl::for_grant`](lock_core::Ttl::for_grant), and then until another process asks |
+//! | a process with a place is gone, and its connection is closed | none, or the [lag](lock_core::Limits::lag) of the store |
+//! | a process dies, or is stopped, when its turn has just come | the [claim time](lock_core::Limits::claim) of the store: at most a second, and three seconds on etcd. Then the next process in the queue asks |
+//! | several processes in a row die in this way | the claim time, and then until another process asks |
 //! | a message is lost, or the connection of a waiting process breaks | until that process connects again and asks, or until another process asks |
 //!
 //! Another process asks after a third of [`Ttl::for_place`](lock_core::Ttl::for_place) at the latest: ten seconds with
@@ -98,9 +98,8 @@
 //! the process has no place in the queue. Such a process asks again after a tenth of a second, and later every half
 //! second.
 //!
-//! After a hand-over, the lease is at first as short as [`Ttl::for_grant`](lock_core::Ttl::for_grant). The process
-//! renews the lease after a tenth of that time. A process that cannot reach the store in its first second with the
-//! lock loses the lock.
+//! After a hand-over, the lease is at first as short as the claim time. The process renews the lease after a tenth of
+//! that time. A process that cannot reach the store within the claim time loses the lock.
 //!
 //! The process also watches the key of a guard that lives for a while. If the store reports that another client has
 //! deleted or overwritten the key, the lease is lost within milliseconds, not at the next renewal.

@@ -58,7 +58,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Greets the server at the other end of a stream.
     ///
-    /// With RESP3, the driver calls `on_push` with every push. `on_push` must not block.
+    /// With RESP3, the `redis` crate calls `on_push` with every push. `on_push` must not block.
     pub(crate) async fn open<S>(
         stream: S,
         endpoint: &Arc<Endpoint>,
