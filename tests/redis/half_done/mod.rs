@@ -68,7 +68,12 @@ impl Case<'_> {
         self.set_right('-');
         let answer = operation.await;
         self.set_right('+');
-        for key in self.command::<Vec<String>>(&["KEYS", &format!("lock:{{{}}}*", self.name)]) {
+        let keys: Vec<String> = self.command(&["KEYS", &format!("lock:{{{}*", self.name)]);
+        assert!(
+            !keys.is_empty() || self.missing.is_some(),
+            "{self}: the names of the keys are others"
+        );
+        for key in keys {
             let is_kept = key.ends_with(":cell") || key.ends_with(":limit");
             let left: i64 = self.command(&["PTTL", &key]);
             assert!(is_kept || left != -1, "{self}: {key} stays for ever");
@@ -138,6 +143,32 @@ impl Case<'_> {
         self.serves(Some(waiter)).await.unwrap()
     }
 
+    /// The lock lives for as long as a lease of a minute that began a moment ago.
+    fn is_not_cut(&self) {
+        let left: u64 = self.command(&["PTTL", &format!("lock:{{{}}}", self.name)]);
+        assert!(left > 30_000, "{self}: the lock ends in {left} ms");
+    }
+
+    /// No claim waits.
+    fn has_no_queue(&self) {
+        let key = format!("lock:{{{}}}:queue", self.name);
+        assert_eq!(self.command::<u64>(&["LLEN", &key]), 0, "{self}");
+    }
+
+    /// Makes the message of a grant to this claim reach no client.
+    fn deafen(&self, claim: &Claim, mode: char) {
+        let places = format!("lock:{{{}}}:places", self.name);
+        let owner = std::str::from_utf8(claim.owner.expose()).unwrap();
+        let name = format!("{mode}:{owner}");
+        let place: String = self.command(&["HGET", &places, &name]);
+        let mut words: Vec<_> = place.split(' ').collect();
+        // The inbox ends in what the client knows of the history of the server.
+        let (rest, term) = words[5].split_at(words[5].len() - 6);
+        let inbox = format!("{}{term}", "0".repeat(rest.len()));
+        words[5] = &inbox;
+        self.command::<()>(&["HSET", &places, &name, &words.join(" ")]);
+    }
+
     async fn has(&self, claim: &Claim) {
         let renewal = self.poor.renew(&Renew::new(claim.clone(), long())).await;
         assert!(matches!(renewal, Renewal::Renewed { .. }), "{self}: {renewal:?}");
@@ -173,6 +204,8 @@ async fn all(scenarios: &[Scenario]) {
         let before = calls();
         let case = |missing: Option<_>| {
             let name = format!("{scenario} without {}", missing.unwrap_or("nothing"));
+            // A space would be written in another way in the names of keys.
+            let name = name.replace(' ', "-");
             Case { poor: &poor, other: &other, raw: &raw, missing, name }
         };
         check(&case(None)).await;

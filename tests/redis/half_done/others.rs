@@ -72,10 +72,14 @@ async fn forgets(case: &Case<'_>) {
     let now = case.other.permits(&held.key, 3).await.unwrap();
     let expected = if forgotten.is_ok() { (1, 0) } else { (3, 2) };
     assert_eq!((now.limit, now.held), expected, "{case}: {forgotten:?}");
+    if forgotten.is_err() {
+        case.has(&held).await;
+    }
 }
 
 async fn closes(case: &Case<'_>) {
     let held = case.held_in(TWO).await;
+    let _waiter = case.waiting_for(Some(TWO)).await;
     let closed = case.without(case.poor.close(&held.key, 3)).await;
     let now = case.other.permits(&held.key, 3).await.unwrap();
     assert_eq!(now.closed, closed.is_ok(), "{case}: {closed:?}");

@@ -22,7 +22,18 @@ is_only, problem = join(name, source, left, tonumber(most), tonumber(stay), clai
 if problem then
   return failed(problem)
 end
-if is_only then
-  call_for_it()
+
+-- The reply to a request that has a place.
+local function queued()
+  if is_only then
+    call_for_it()
+  end
+  return refused(string.format('q %.0f %s', asks_in(name, left), micros))
 end
-return refused(string.format('q %.0f %s', asks_in(name, left), micros))
+local ok, reply = pcall(queued)
+if not ok then
+  -- After an error, the request has no place.
+  pcall(leave, name)
+  error(reply, 0)
+end
+return reply

@@ -3,12 +3,14 @@ local problem
 if not from then
   if call('EXISTS', KEYS[3]) == 1 then
     local ask = { name = name, lease = lease, count = ARGV[3], inbox = inbox }
-    local crowded
-    crowded, problem = serve(ask)
-    more = more or crowded
+    local ok, crowded, why = pcall(serve, ask)
     if ask.range then
       return granted(ask.range, ask.left)
-    elseif problem then
+    elseif not ok then
+      error(crowded, 0)
+    end
+    more, problem = more or crowded, why
+    if problem then
       return failed(problem)
     end
   end

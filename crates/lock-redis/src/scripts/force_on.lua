@@ -12,5 +12,5 @@ note_release() --terms
 
 pcall(serve)
 redis.pcall('PUBLISH', ARGV[1], 'released')
-settle()
+pcall(settle)
 return ended

@@ -58,10 +58,8 @@ if not is_plain then
   return ARGV[7] .. ' ?'
 end
 
--- A removal is not refused for want of memory, and neither are the writes after it.
-call('LPOP', KEYS[3])
-call('HDEL', KEYS[4], name)
-if next_name then
+-- The place is written while the first claim is in the queue, so that both keys have an end.
+local function write_place()
   local asks = now + math.min(lease, math.floor(ARGV[4] / 3))
   local place = string.format('%.0f %.0f - %s %s', now + ARGV[4], asks, ARGV[5], now)
   if call('HSET', KEYS[4], next_name, place) == 1 then
@@ -72,6 +70,16 @@ if next_name then
     call('PEXPIRE', KEYS[4], 2 * ARGV[4])
   end
 end
+if next_name and not pcall(write_place) then
+  -- There is no memory, or this user may not write that.
+  redis.pcall('HDEL', KEYS[4], next_name)
+  redis.pcall('LREM', KEYS[3], 1, next_name)
+  return ARGV[7] .. ' ?'
+end
+-- A removal is not refused for want of memory, and neither are the writes after it. A name without a place is dropped,
+-- and a place without a name would never be served.
+call('HDEL', KEYS[4], name)
+call('LPOP', KEYS[3])
 
 -- Written in place, so that the server does not report a `set`; the mark stays.
 local owner, waits = string.sub(name, 3), second or next_name
@@ -93,11 +101,17 @@ if not heard or heard == 0 then
   call('SETRANGE', KEYS[1], '0', ARGV[1])
   call('SET', KEYS[2], state, 'PX', lease + ARGV[2])
   -- The client has gone, or has not subscribed at this server yet, or this user may not publish.
-  call('LPUSH', KEYS[3], name)
-  call('HSET', KEYS[4], name, places[1])
-  -- Both keys may have gone with the last name in them.
-  call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), lease))
-  call('PEXPIRE', KEYS[4], math.max(call('PTTL', KEYS[4]), lease))
+  local function put_back()
+    call('HSET', KEYS[4], name, places[1])
+    call('LPUSH', KEYS[3], name)
+    -- Both keys may have gone with the last name in them.
+    call('PEXPIRE', KEYS[3], math.max(call('PTTL', KEYS[3]), lease))
+    call('PEXPIRE', KEYS[4], math.max(call('PTTL', KEYS[4]), lease))
+  end
+  if not pcall(put_back) then
+    redis.pcall('HDEL', KEYS[4], name)
+    redis.pcall('LREM', KEYS[3], 1, name)
+  end
   return ARGV[7] .. ' ?'
 end
 -- The turn of the second claim could come when that lease ends, if its holder stays silent.

@@ -56,8 +56,7 @@ local function join(name, from, left, limit, stay, claim, count, inbox)
   local ok, problem = pcall(write_place, name, place, stay, is_only)
   if not ok then
     if not known then
-      redis.pcall('LREM', KEYS[3], 1, name)
-      redis.pcall('HDEL', KEYS[4], name)
+      pcall(leave, name)
     end
     error(problem, 0)
   end

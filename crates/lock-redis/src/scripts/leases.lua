@@ -112,20 +112,46 @@ local function keep_shared(last)
   call('PEXPIRE', KEYS[6], rest + 1000)
 end
 
+-- Removes a sharer whose permits count, or that alone may be upgraded. If a write is refused, the sharer stays.
+local function uncount(name, mode, take)
+  -- If the record of this sharer has gone, there is nothing to subtract.
+  local record = call('HGET', KEYS[6], name)
+  local is_subtracted = false
+  local function take_out()
+    -- A removal is not refused for want of memory, and neither are the writes after it.
+    call('HDEL', KEYS[6], name, record and mode == 'u' and 'upgradable' or name)
+    if record and take then
+      -- Not `-take`, which would be written as -0 for 0.
+      call('HINCRBY', KEYS[6], 'taken', 0 - take)
+      is_subtracted = true
+    end
+    call('ZREM', KEYS[5], name)
+  end
+  local ok, problem = pcall(take_out)
+  if ok then
+    return
+  elseif record then
+    redis.pcall('HSET', KEYS[6], name, record)
+    if mode == 'u' then
+      redis.pcall('HSET', KEYS[6], 'upgradable', name)
+    elseif is_subtracted then
+      redis.pcall('HINCRBY', KEYS[6], 'taken', take)
+    end
+  end
+  error(problem, 0)
+end
+
 -- Removes a sharer, and vacates the lock after the last.
 local function unshare(name)
-  if call('ZREM', KEYS[5], name) == 0 then
-    return
-  end
-  -- If the record of this sharer has gone, there is nothing to subtract.
-  local known = call('HDEL', KEYS[6], name) == 1
   local mode = mode_of(name)
   local take = permits(mode)
-  if known and mode == 'u' then
-    call('HDEL', KEYS[6], 'upgradable')
-  elseif known and take then
-    -- Not `-take`, which would be written as -0 for 0.
-    call('HINCRBY', KEYS[6], 'taken', 0 - take)
+  if take or mode == 'u' then
+    uncount(name, mode, take)
+  elseif call('ZREM', KEYS[5], name) == 0 then
+    return
+  else
+    -- A record without its sharer counts no more.
+    redis.pcall('HDEL', KEYS[6], name)
   end
   local last = last_end()
   if last then
@@ -161,10 +187,11 @@ end
 -- added, and a lock that became shared for it is as before.
 local function share(name, lease, record)
   note_lease(lease) --terms
-  local before = stale
-  -- This write is not refused for want of memory, and neither are the writes after it. If the last lease ends
-  -- during this call, the lock may be gone: the server deletes a key at once whose new end is over.
-  local is_first = not value or call('PEXPIRE', KEYS[1], lease) ~= 1
+  local before, rest = stale, (value or stale) and call('PTTL', KEYS[1]) or 0
+  -- This write is not refused for want of memory, and neither are the writes after it. It cuts no lease of another
+  -- sharer. If the last lease ends during this call, the lock may be gone: the server deletes a key at once whose new
+  -- end is over.
+  local is_first = not value or call('PEXPIRE', KEYS[1], math.max(rest, lease)) ~= 1
   if is_first then
     call('DEL', KEYS[5], KEYS[6])
     put(marker(mode_of(name)), lease)
@@ -175,13 +202,15 @@ local function share(name, lease, record)
   elseif is_first then
     redis.pcall('DEL', KEYS[5], KEYS[6])
     put_back_lock(before)
+    if before and rest > 0 then
+      redis.pcall('PEXPIRE', KEYS[1], rest)
+    end
     value, stale = nil, before
   elseif is_new then
     pcall(unshare, name)
   end
   error(problem, 0)
 end
-
 
 -- Removes sharers whose leases are over. Returns whether there may be more of them.
 local function prune()

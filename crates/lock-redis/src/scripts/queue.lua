@@ -3,7 +3,8 @@
 
 -- Gives up the place of a name. Returns whether it had one.
 local function leave(name)
-  return call('LREM', KEYS[3], 1, name) + call('HDEL', KEYS[4], name) > 0
+  -- In this order: a name without a place is dropped, and a place without a name would never be served.
+  return call('HDEL', KEYS[4], name) + call('LREM', KEYS[3], 1, name) > 0
 end
 
 local function place_of(name)
@@ -74,29 +75,38 @@ local function hand_over(slot)
   return slot.range
 end
 
--- Takes back the grant of a claim.
+-- Takes back the grant of a claim, if there was one.
 local function take_back(slot)
-  if slot.range then
-    if mode_of(slot.name) == 'x' then
-      vacate()
-    else
-      unshare(slot.name)
-    end
+  if not slot.range then
+    return
+  elseif mode_of(slot.name) ~= 'x' then
+    return unshare(slot.name)
   end
+  vacate()
   if slot.record then
-    share(slot.from, slot.left, slot.record)
+    local ok, problem = pcall(share, slot.from, slot.left, slot.record)
+    if not ok then
+      -- The owner keeps the lock alone, until that lease ends.
+      value, stale = stale, nil
+      error(problem, 0)
+    end
   end
 end
 
--- Puts a claim back at the head of the queue.
+-- Puts a claim back at the head of the queue. If this user may not do that, the client has to ask for another place.
 local function put_back(slot)
-  call('LPUSH', KEYS[3], slot.name)
-  call('HSET', KEYS[4], slot.name, slot.place)
-  -- Both keys may have gone with the last name in them.
-  local ends = place_of(slot.name)
-  local rest = math.max(call('PTTL', KEYS[3]), 2 * (ends - now), 1)
-  call('PEXPIRE', KEYS[3], rest)
-  call('PEXPIRE', KEYS[4], rest)
+  local function write()
+    call('HSET', KEYS[4], slot.name, slot.place)
+    call('LPUSH', KEYS[3], slot.name)
+    -- Both keys may have gone with the last name in them.
+    local ends = place_of(slot.name)
+    local rest = math.max(call('PTTL', KEYS[3]), 2 * (ends - now), 1)
+    call('PEXPIRE', KEYS[3], rest)
+    call('PEXPIRE', KEYS[4], rest)
+  end
+  if not pcall(write) then
+    pcall(leave, slot.name)
+  end
 end
 
 -- Makes the first claim in the queue ask in this many ms, unless it asks earlier anyway. With 0 its request
@@ -127,8 +137,14 @@ local function serve(ask)
         if ask and slot.name == ask.name then
           slot.lease, slot.count, slot.inbox = ask.lease, ask.count, ask.inbox
         end
-        if not hand_over(slot) then
-          take_back(slot)
+        local ok, done = pcall(hand_over, slot)
+        if not ok then
+          -- The claim that asks learns of the error. Another claim keeps its place.
+          if not (ask and slot.name == ask.name) then
+            put_back(slot)
+          end
+          error(done, 0)
+        elseif not done then
           put_back(slot)
           return false, slot.problem
         elseif ask and slot.name == ask.name then

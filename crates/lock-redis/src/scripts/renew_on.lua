@@ -53,12 +53,10 @@ local range, before = string.match(call('HGET', KEYS[6], name) or '', '^(%d+ %d+
 if not range then
   return 0
 end
--- This write is not refused for want of memory, and neither are the writes after it.
-call('PEXPIRE', KEYS[1], lease)
--- All members of a group share their tokens.
-local fresh = not is_joint() and further('')
 local hears = inbox ~= '' and inbox or before
 share(name, lease, hears == '' and range or range .. ' ' .. hears)
+-- All members of a group share their tokens.
+local fresh = not is_joint() and further('')
 if KEYS[7] then
   use_permits(lease)
 end

@@ -32,8 +32,8 @@ local function is_wanted()
     if ends and tonumber(ends) > now and tell_next(head, inbox, 0) ~= 0 then
       return true
     end
-    call('LPOP', KEYS[3])
     call('HDEL', KEYS[4], head)
+    call('LPOP', KEYS[3])
   end
   return true
 end
@@ -108,7 +108,7 @@ for index, lock in ipairs(locks) do
     return expires
   end
   value = owner
-  local waits = settle()
+  local _, waits = pcall(settle)
   if lock.held then
     granted[index] = string.format('%s %.0f %s', granted[index], math.max(left, lease), waits and 'w' or 'q')
   end

@@ -23,10 +23,18 @@ if type(holder) == 'table' then
   return { number, holder }
 end
 if holder ~= ARGV[1] and holder ~= ARGV[1] .. 'w' then
-  return number .. (redis.pcall('GET', KEYS[5]) == text and ' d' or ' n')
+  local written = redis.pcall('GET', KEYS[5])
+  if type(written) == 'table' then
+    return { number, written }
+  end
+  return number .. (written == text and ' d' or ' n')
 end
 -- Compared as texts, because a number would lose digits.
-local written = string.match(redis.call('GETRANGE', KEYS[5], '0', '53'), '^%x+ (%d+) ') or ''
+local written = redis.pcall('GETRANGE', KEYS[5], '0', '53')
+if type(written) == 'table' then
+  return { number, written }
+end
+written = string.match(written, '^%x+ (%d+) ') or ''
 if #written > #token or (#written == #token and written > token) then
   return number .. ' n'
 end

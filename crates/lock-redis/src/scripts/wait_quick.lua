@@ -42,7 +42,7 @@ if left >= 0 and left < asks then
   asks = left
 end
 
--- Writes the place. Returns how long the queue lives, in ms.
+-- Writes the place, and the mark and the flag that speak of it.
 local function write_place()
   if length == 0 then
     -- These places belong to a list that has gone.
@@ -55,23 +55,22 @@ local function write_place()
     call('PEXPIRE', KEYS[3], rest)
     call('PEXPIRE', KEYS[4], rest)
   end
-  return rest
+  if not is_marked then
+    call('SETRANGE', KEYS[1], '32', 'w')
+  end
+  if not is_flagged then
+    call('SET', KEYS[2], 'w' .. state, 'PX', string.format('%.0f', math.max(call('PTTL', KEYS[2]), rest, ARGV[2])))
+  end
 end
 
 -- This write is refused if there is no memory.
 call('RPUSH', KEYS[3], name)
-local ok, rest = pcall(write_place)
+local ok, problem = pcall(write_place)
 if not ok then
-  -- A write is refused, so the name is not in the queue.
-  redis.pcall('LREM', KEYS[3], 1, name)
+  -- A write is refused, so the claim gets no place.
   redis.pcall('HDEL', KEYS[4], name)
-  error(rest, 0)
-end
-if not is_marked then
-  call('SETRANGE', KEYS[1], '32', 'w')
-end
-if not is_flagged then
-  call('SET', KEYS[2], 'w' .. state, 'PX', string.format('%.0f', math.max(call('PTTL', KEYS[2]), rest, ARGV[2])))
+  redis.pcall('LREM', KEYS[3], 1, name)
+  return { ARGV[6], type(problem) == 'table' and problem or { err = problem } }
 end
 local inbox = length == 0 and string.match(state, ' i(%x+)')
 if inbox then
