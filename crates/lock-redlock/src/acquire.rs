@@ -92,7 +92,7 @@ async fn joined<N: QuorumNode>(
     request: &Acquire,
     outcome: oneshot::Receiver<Result<(Acquire, AcquireOutcome), Error>>,
 ) -> Option<Result<AcquireOutcome, Error>> {
-    let limit = core.longest(core.settings.limit(request.ttl));
+    let limit = core.longest(core.settings.patience());
     let too_long = pin!(pause(&core.background, core.clock, 2 * limit));
     match select(outcome, too_long).await {
         Either::Left((Ok(Err(error)), _)) => Some(Err(error)),

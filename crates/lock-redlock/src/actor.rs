@@ -3,9 +3,11 @@
 //! A slow or missing node catches up when it answers. In the end it gets the release of each dead ballot, and the
 //! request for a vote for each held lease that it lacks. So a held lease outlives the nodes that voted at first.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use lock_core::{Acquire, Claim, Error, FencingToken, QuorumNode, Ttl, Vote};
 use tokio::time::{sleep, timeout};
 
@@ -87,10 +89,14 @@ impl<N: QuorumNode> Core<N> {
             let Some((claim, ballot, duty)) = begun else { return };
             let core = Arc::clone(self);
             self.background.hand_over(async move {
-                let is_done = match duty {
-                    Duty::Release => core.absent(&claim, ballot).await,
-                    Duty::Vote => core.held(&claim, ballot).await,
+                let work = async {
+                    match duty {
+                        Duty::Release => core.absent(&claim, ballot).await,
+                        Duty::Vote => core.held(&claim, ballot).await,
+                    }
                 };
+                // A backend that panics has failed.
+                let is_done = AssertUnwindSafe(work).catch_unwind().await.unwrap_or(false);
                 core.worked(&claim, ballot, is_done);
             });
         }

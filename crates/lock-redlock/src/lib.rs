@@ -81,9 +81,9 @@
 //!
 //! The rest of the work runs in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of
 //! yours. The quorum gives back votes that come too late, unless the lock is held. It repeats releases that a node has
-//! missed. It vouches for nodes in quarantine. The caller of a request polls the request. If the caller runs on a tokio
-//! runtime, that runtime needs a timer. This runtime also waits for the answers after those of the majority, so that no
-//! other thread wakes for them. If it stands still or ends, the quorum goes on without it.
+//! missed. It vouches for nodes in quarantine. The caller of a request polls the request until its outcome is clear, so that
+//! no other thread wakes for it. If the caller runs on a tokio runtime, that runtime needs a timer. Answers that come later
+//! wake the thread of the quorum. If the runtime of the caller stands still or ends, the quorum goes on without it.
 //!
 //! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes
 //! are less than a millisecond away, a request then asks one node of the majority first, and asks the others when it

@@ -147,7 +147,9 @@ impl<N: QuorumNode> Poll<N> {
                     agreement.grant(node, tokens);
                 }
             }
-            Some(Reply::Renewed(Renewal::Lost)) => self.lost += 1,
+            Some(Reply::Renewed(Renewal::Lost)) if !self.seen.unheard.contains(node) => {
+                self.lost += 1;
+            }
             Some(Reply::Renewed(_)) | None => {}
         }
         self.answered += 1;

@@ -3,12 +3,14 @@
 //! First, the nodes that stay leave the former membership, so that its clients have no majority any more. Only then
 //! does the new node begin its quarantine, and the nodes that stay become members together with the new node.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures::future::{Either, select};
 use lock_core::{Error, ErrorKind, Membership, QuorumNode, Standing, Terms};
-use tokio::time::{sleep, timeout};
 
 use crate::asked::late;
+use crate::background::pause;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::register::LOOK;
@@ -30,7 +32,7 @@ pub(crate) async fn replace<N: QuorumNode>(
     // From now on no client of the former quorum gets the votes of a majority.
     let left = reassign(core, others, former, vacant.clone()).await?;
     // Nor does a client renew a lease, once its last look at a node that stays is too old.
-    sleep(LOOK + LOOK / 10).await;
+    pause(&core.background, core.clock, LOOK + LOOK / 10).await;
     in_time(core, node, core.call(node, "admit", |it| it.admit(&ours))).await?;
     core.register.forget(node);
     reassign(core, left, vacant.membership, ours).await?;
@@ -44,7 +46,11 @@ async fn in_time<N, T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let limit = core.nodes[node].limit(core.settings.patience());
-    timeout(limit, answer).await.unwrap_or_else(|_| Err(late(limit)))
+    let too_long = pin!(pause(&core.background, core.clock, limit));
+    match select(pin!(answer), too_long).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(late(limit)),
+    }
 }
 
 fn check<N>(core: &Core<N>, old: &str, new: &str) -> Result<usize, Error> {

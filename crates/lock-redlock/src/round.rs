@@ -56,6 +56,9 @@ pub(crate) struct Round<N: QuorumNode> {
     /// The owner token of the ballots.
     owner: OwnerToken,
     asked: Asked<N, Reply>,
+    /// The nodes that were asked before, and those that were asked again: an earlier vote may stand there.
+    once: NodeSet,
+    again: NodeSet,
     tally: Tally,
     agreement: Agreement,
     /// The lease of the claim, if it was granted before.
@@ -86,6 +89,8 @@ impl<N: QuorumNode> Round<N> {
             request: Arc::clone(request),
             owner,
             asked: Asked::new(core, core.settings.limit(request.ttl)),
+            once: NodeSet::default(),
+            again: NodeSet::default(),
             tally: Tally::new(core.quorum, request.claim.owner.tag()),
             agreement: Agreement::new(core.quorum, request.tokens),
             known,
@@ -117,6 +122,10 @@ impl<N: QuorumNode> Round<N> {
     }
 
     fn ask(&mut self, node: usize) {
+        if self.once.contains(node) {
+            self.again.insert(node);
+        }
+        self.once.insert(node);
         let (core, request) = (Arc::clone(&self.core), Arc::clone(&self.request));
         let vote = core.vote(request, Ballot { node, owner: self.owner }, self.floor);
         self.asked.ask(node, async move { Ok(Reply::Voted(vote.await?)) });
@@ -171,10 +180,10 @@ impl<N: QuorumNode> Round<N> {
         (0..self.grants.len()).filter(|&node| self.grants[node].is_some()).collect()
     }
 
-    /// The nodes whose votes are still to come, probably soon.
+    /// The nodes whose only vote is still to come, probably soon. It is given back when it comes.
     pub(crate) fn open(&self) -> NodeSet {
         // A node with a vote may still have to confirm a token. That does not release its vote.
-        self.asked.awaited().without(self.granted())
+        self.asked.awaited().without(self.granted()).without(self.again)
     }
 
     /// After what time a quorum may be free.

@@ -89,13 +89,14 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
             (Some(Some(_)), Some(at_least)) => Voting::KeptOut { at_least },
             (Some(Some(_)), None) => Voting::Yes,
         };
-        // Before the lock of the state: see `Node::agenda`.
+        // One lock at a time: see `Node::agenda`.
         let missed_releases = it.agenda.lock().releases();
+        let round_trip = it.pace.lock().trip();
         NodeStatus {
             name: it.name.to_string(),
             server,
             voting,
-            round_trip: it.pace.lock().trip(),
+            round_trip,
             missed_releases,
             last_error: said[node].clone().or_else(|| it.state(|state| state.trouble.clone())),
         }

@@ -92,6 +92,8 @@ pub(crate) enum Begun {
 pub(crate) struct View {
     pub(crate) owner: OwnerToken,
     pub(crate) standing: NodeSet,
+    /// The nodes whose vote may still be under way, so that they do not know the ballot yet.
+    pub(crate) unheard: NodeSet,
     pub(crate) held: Option<Held>,
     turn: Option<u64>,
 }
@@ -128,10 +130,16 @@ impl Claims {
     pub(crate) fn overtake(&self, claim: &Claim, now: Instant) -> Vec<Ballot> {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.get_mut(claim) else { return Vec::new() };
-        if entry.asking.take().is_none() || entry.valid(now).is_some() {
-            return Vec::new();
-        }
-        self.end_turn(state, claim, now).1
+        let Some(joined) = entry.asking.take() else { return Vec::new() };
+        let ballots = if entry.valid(now).is_some() {
+            drop(state);
+            Vec::new()
+        } else {
+            self.end_turn(state, claim, now).1
+        };
+        // These requests begin anew. Their wakers are code of others, so they run after the lock.
+        drop(joined);
+        ballots
     }
 
     /// The lease, if it is not over.
@@ -143,12 +151,14 @@ impl Claims {
     /// process may have.
     pub(crate) fn view(&self, claim: &Claim) -> View {
         let state = self.state.lock();
-        if let Some(Entry { owner, standing, held, turn, .. }) = state.entries.get(claim) {
-            let owner = owner.unwrap_or(claim.owner);
-            return View { owner, standing: *standing, held: *held, turn: Some(*turn) };
+        if let Some(it) = state.entries.get(claim) {
+            let Entry { standing, unheard, held, turn, .. } = *it;
+            let owner = it.owner.unwrap_or(claim.owner);
+            return View { owner, standing, unheard, held, turn: Some(turn) };
         }
         let nodes = if state.spent.has(claim) { 0 } else { self.nodes };
-        View { owner: claim.owner, standing: (0..nodes).collect(), held: None, turn: None }
+        let (standing, unheard) = ((0..nodes).collect(), NodeSet::default());
+        View { owner: claim.owner, standing, unheard, held: None, turn: None }
     }
 
     /// The `seen` lease is over. Returns the ballots to release, without the ballots of a release under way: a second
@@ -236,7 +246,7 @@ impl Claims {
             entry.bury(ballot);
             // No vote can come any more, so no release is due.
             entry.owed.retain(|owed| *owed != ballot);
-            entry.unheard.remove(ballot.node);
+            entry.note_answer(ballot);
         }
         state.tidy(claim);
     }
@@ -398,13 +408,20 @@ impl Entry {
         self.lost.remove(node);
     }
 
-    /// A vote has come. If the node was asked more than once, another vote may still be under way.
-    fn note_vote(&mut self, Ballot { node, owner }: Ballot) {
-        if !self.repeated.contains(node) {
-            self.unheard.remove(node);
+    /// A vote has come.
+    fn note_vote(&mut self, ballot: Ballot) {
+        self.note_answer(ballot);
+        if self.owner == Some(ballot.owner) {
+            self.standing.insert(ballot.node);
         }
-        if self.owner == Some(owner) {
-            self.standing.insert(node);
+    }
+
+    /// The answer to a request for a vote has come. If the node was asked more than once, or later by another ballot,
+    /// another vote may still be under way.
+    fn note_answer(&mut self, ballot: Ballot) {
+        let is_last = self.owner.is_none_or(|owner| owner == ballot.owner);
+        if is_last && !self.repeated.contains(ballot.node) {
+            self.unheard.remove(ballot.node);
         }
     }
 

@@ -124,6 +124,57 @@ fn a_request_that_takes_too_long_is_as_if_it_were_dropped() {
     assert!(claims.overtake(&claim, NOW).is_empty() && claims.held(&claim, NOW).is_some());
 }
 
+/// Whether the claims are unlocked when the waker runs.
+struct Looks(Arc<Claims>, std::sync::atomic::AtomicBool);
+
+impl std::task::Wake for Looks {
+    fn wake(self: Arc<Self>) {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let claims = Arc::clone(&self.0);
+        std::thread::spawn(move || {
+            claims.held(&claim(), NOW);
+            let _late = sender.send(());
+        });
+        let is_unlocked = receiver.recv_timeout(Duration::from_secs(1)).is_ok();
+        self.1.store(is_unlocked, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_request_that_is_overtaken_wakes_no_other_request_under_the_lock() {
+    for is_held in [false, true] {
+        let (claims, claim) = (claims(), claim());
+        let asker = begin(&claims, &claim, NOW);
+        let ballots = ask(&claims, &asker, &claim, NOW);
+        if is_held {
+            assert!(asker.win(ballots[0].owner, held(after(9)), NOW).is_some());
+        }
+        let mut waiting = joined(&claims, &claim);
+        let looks = Arc::new(Looks(Arc::clone(&claims), false.into()));
+        let waker = Arc::clone(&looks).into();
+        let polled =
+            std::pin::Pin::new(&mut waiting).poll(&mut std::task::Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        claims.overtake(&claim, NOW);
+        assert!(looks.1.load(std::sync::atomic::Ordering::SeqCst), "held: {is_held}");
+    }
+}
+
+/// A slow node answers an earlier ballot, while it has not heard of the present one.
+#[test]
+fn an_answer_to_an_earlier_ballot_says_nothing_about_the_present_vote() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let earlier = ask(&claims, &asker, &claim, NOW);
+    asker.give_up(NOW);
+    let present = ask(&claims, &asker, &claim, NOW);
+    assert!(!claims.heard(&claim, earlier[0], NOW));
+    claims.refused(&claim, earlier[1]);
+    assert!(claims.heard(&claim, present[2], NOW));
+    let (_, _, unheard) = claims.end(&claim, NOW);
+    assert_eq!(unheard, (0..2).collect());
+}
+
 #[test]
 fn a_released_claim_is_not_granted_to_a_request_of_before() {
     let (claims, claim) = (claims(), claim());

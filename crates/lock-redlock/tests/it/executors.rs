@@ -32,6 +32,23 @@ fn no_runtime_is_needed_to_ask() {
 }
 
 #[test]
+fn no_runtime_is_needed_to_replace_a_node() {
+    block_on(async {
+        let stores = ["a", "b", "c", "d"].map(|name| (name, MemoryBackend::new()));
+        let join = async |out: &str| {
+            let members = stores.iter().filter(|(name, _)| *name != out);
+            let builder = Redlock::builder().max_ttl(TTL);
+            let quorum = members.fold(builder, |it, (name, store)| it.node(*name, store.client()));
+            quorum.build().await.unwrap()
+        };
+        join("d").await.init().await.unwrap();
+        let after = join("c").await;
+        after.replace("c", "d").await.unwrap();
+        granted(&after, &claim("a"), TTL).await;
+    });
+}
+
+#[test]
 fn what_is_left_to_do_survives_the_runtime_that_asked() {
     for mut asker in [Builder::new_current_thread(), Builder::new_multi_thread()] {
         let (nodes, quorum) = block_on(of_three());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_core::memory::{Gate, Verb};
 use lock_core::{Acquire, AcquireOutcome, Backend, InspectBackend, Released, Renew, Renewal, Ttl};
 use tokio::time::{Instant, sleep};
 
@@ -101,6 +102,28 @@ async fn a_minority_that_forgets_in_the_first_moment_ends_no_lease() {
     until(|| cluster.leases() == 3).await;
     assert!(matches!(quorum.renew(&renew).await, Renewal::Renewed { .. }));
     assert!(matches!(quorum.release(&renew.claim).await, Ok(Released::Freed { .. })));
+}
+
+/// The votes of the other two nodes are under way when the lease is renewed, and one node has lost its data.
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_is_under_way_is_no_lost_lease() {
+    let (cluster, quorum) = of_five().await;
+    let asked = first(&quorum).await;
+    let renew = Renew::new(claim("a"), TTL);
+    granted(&quorum, &renew.claim, TTL).await;
+    let others = (0..5).filter(|node| !asked.contains(node));
+    let gates: Vec<_> =
+        others.map(|index| node(&quorum, index).faults().on(Verb::Vote).hold_requests()).collect();
+    for gate in &gates {
+        gate.arrived(1).await;
+    }
+    cluster.stores[asked[0]].forget();
+    cluster.stores[asked[0]].restart();
+    let renewal = quorum.renew(&renew).await;
+    assert!(matches!(renewal, Renewal::Unknown(_)), "{renewal:?}");
+    gates.iter().for_each(Gate::open);
+    until(|| cluster.leases() == 4).await;
+    assert!(matches!(quorum.renew(&renew).await, Renewal::Renewed { .. }));
 }
 
 #[tokio::test(start_paused = true)]

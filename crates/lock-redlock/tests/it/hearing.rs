@@ -1,5 +1,6 @@
 //! Listening to nodes that do not speak for long, or without end.
 
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +14,7 @@ use lock_redlock::Redlock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::support::claim;
+use crate::support::{claim, until};
 
 /// A node, and how its watches are.
 struct Node(MemoryBackend, Manner);
@@ -25,6 +26,8 @@ enum Manner {
     Fickle,
     /// They have always another hint to give.
     Endless,
+    /// Its releases panic, so many times.
+    Frail(&'static AtomicU32),
 }
 
 #[async_trait]
@@ -38,13 +41,17 @@ impl Backend for Node {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
+        if let Manner::Frail(left) = self.1 {
+            let is_left = left.try_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+            assert!(is_left.is_err(), "the backend has a bug");
+        }
         self.0.release(claim).await
     }
 
     async fn watch(&self, key: &lock_core::Key) -> Result<Watch> {
         let watch = self.0.watch(key).await?;
         Ok(match self.1 {
-            Manner::Usual => watch,
+            Manner::Usual | Manner::Frail(_) => watch,
             Manner::Fickle => Watch::new(stream::empty()),
             Manner::Endless => Watch::new(stream::repeat(Hint::Changed)),
         })
@@ -99,6 +106,22 @@ async fn a_node_that_ends_every_watch_is_asked_ever_less_often() {
     assert!(ended.is_err(), "the watch goes on");
     let watches = stores.map(|store| store.stats().watches);
     assert!(watches[0] == 1 && watches[2] == 1 && (5..40).contains(&watches[1]), "{watches:?}");
+}
+
+/// The first panic is in the request of the caller, and the second one in the background.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_client_panics_is_asked_again() {
+    static PANICS: AtomicU32 = AtomicU32::new(2);
+    let stores = [(); 3].map(|()| MemoryBackend::new());
+    let quorum = quorum(&stores, Manner::Frail(&PANICS)).await;
+    quorum.init().await.unwrap();
+    let held = claim("a");
+    let attempt = quorum.try_acquire(&Acquire::new(held.clone(), Ttl::DEFAULT)).await;
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
+    until(|| stores[1].live_leases() == 1).await;
+    quorum.release(&held).await.unwrap();
+    until(|| stores[1].live_leases() == 0).await;
+    assert_eq!(PANICS.load(SeqCst), 0);
 }
 
 #[tokio::test(start_paused = true)]

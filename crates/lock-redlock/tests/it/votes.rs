@@ -218,6 +218,40 @@ async fn a_client_that_is_not_the_favourite_gives_way() {
     assert_eq!(cluster.stores[2].live_leases(), 0);
 }
 
+/// The vote of the last node is cast, and its answer is lost. The claim asks this node again, and gives up before the
+/// node has answered.
+#[tokio::test(start_paused = true)]
+async fn a_vote_is_given_back_although_its_node_was_asked_again() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let (favourite, other) = (tagged(1), tagged(2));
+    vote_for(&cluster, &other, &[1]).await;
+    node(&quorum, 2).faults().on(Verb::Vote).lose_replies(1);
+    // The standing is known until the answer is lost.
+    let _gate = node(&quorum, 2).faults().on(Verb::Standing).hold_requests();
+    let attempt = quorum.try_acquire(&Acquire::new(favourite, TTL)).await;
+    assert!(matches!(attempt, Ok(AcquireOutcome::Busy { .. })), "{attempt:?}");
+    until(|| cluster.leases() == 1).await;
+    assert_eq!(cluster.stores[1].live_leases(), 1);
+}
+
+/// The votes are split, and take a while.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_for_a_short_lease_waits_for_the_first() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    vote_for(&cluster, &tagged(2), &[1]).await;
+    vote_for(&cluster, &tagged(3), &[2]).await;
+    for (_, node) in quorum.nodes() {
+        node.faults().delay_requests(Duration::from_millis(15));
+    }
+    let request = Acquire::new(tagged(9), Ttl::new(Duration::from_millis(100)).unwrap());
+    let (first, repeated) =
+        tokio::join!(quorum.try_acquire(&request), quorum.try_acquire(&request));
+    assert!(matches!(first, Ok(AcquireOutcome::Busy { .. })), "{first:?}");
+    assert_eq!(format!("{first:?}"), format!("{repeated:?}"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn contenders_settle_within_a_few_rounds() {
     const CONTENDERS: usize = 5;
