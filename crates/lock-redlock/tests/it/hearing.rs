@@ -42,7 +42,7 @@ impl Backend for Node {
 
     async fn release(&self, claim: &Claim) -> Result<Released> {
         if let Manner::Frail(left) = self.1 {
-            let is_left = left.try_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+            let is_left = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
             assert!(is_left.is_err(), "the backend has a bug");
         }
         self.0.release(claim).await
