@@ -329,22 +329,22 @@ pub(crate) fn is_told_term(script: &'static Script) -> bool {
 ///
 /// A server that wants a password closes the connection of a client that sends more than 16 KiB in one piece before
 /// the password, and could not say what is missing. So the script that queues claims is not among these, nor the one
-/// that releases in full, if grants name their `terms`.
+/// that releases in full.
 pub(crate) fn usual(terms: bool) -> impl Iterator<Item = &'static Script> {
     let quick: [&'static Script; 5] = if terms {
         [&TERM_ACQUIRE, &TERM_RENEW, &TERM_RELEASE, &TERM_WAIT, &TERM_HAND_OVER]
     } else {
         [&QUICK_ACQUIRE, &QUICK_RENEW, &QUICK_RELEASE, &QUICK_WAIT, &QUICK_HAND_OVER]
     };
-    let full: [&'static Script; 3] = [&LISTEN, &RENEW, &RELEASE];
-    let full = full.into_iter().take(if terms { 2 } else { 3 });
+    let full: [&'static Script; 2] = [&LISTEN, &RENEW];
     quick.into_iter().chain(full).map(move |script| script.with_terms(terms))
 }
 
 /// Every script, where grants name their `terms` or do not.
 pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
-    let others: [&'static Script; 26] = [
+    let others: [&'static Script; 27] = [
         &ACQUIRE,
+        &RELEASE,
         &ACQUIRE_WITH_VALUE,
         &VALUE_RELEASE,
         &SINGLE_RELEASE,
@@ -371,7 +371,7 @@ pub(crate) fn all(terms: bool) -> impl Iterator<Item = &'static Script> {
         &VOUCH,
         &RECALL,
     ];
-    let of_terms: [&'static Script; 3] = [&NOTE_RELEASE, &COMMIT, RELEASE.with_terms(true)];
+    let of_terms: [&'static Script; 2] = [&NOTE_RELEASE, &COMMIT];
     let of_values: [&'static Script; 2] = if terms {
         [&TERM_VALUE_ACQUIRE, &TERM_VALUE_HAND_OVER]
     } else {
