@@ -123,9 +123,9 @@ async fn a_timeout_at_the_instant_of_the_grant_leaves_nothing() {
     let mut usual = round_trip(&here).await;
     let (mut had, mut late) = (0, 0);
     for round in 0..300 {
+        // Here and below, the limits follow a machine that becomes slower or faster.
         let limit = usual.saturating_sub(Duration::from_millis(3));
         let limit = limit + Duration::from_micros(100) * (round % 60);
-        // The limits follow a machine that becomes slower or faster.
         match tokio::time::timeout(limit, here.lock()).await {
             Ok(guard) => {
                 had += 1;
@@ -147,16 +147,20 @@ async fn a_timeout_at_the_instant_of_the_grant_leaves_nothing() {
 async fn a_select_at_the_instant_of_the_grant_leaves_nothing() {
     let pair = Pair::new();
     let (here, there) = pair.mutexes();
-    let usual = round_trip(&here).await;
+    let mut usual = round_trip(&here).await;
     let (mut had, mut late) = (0, 0);
     for round in 0..2_000 {
         let limit = Instant::now() + usual * (round % 100) / 50;
         tokio::select! {
             guard = here.lock() => {
                 had += 1;
+                usual -= usual / 128;
                 drop(guard.unwrap());
             }
-            () = spin_until(limit) => late += 1,
+            () = spin_until(limit) => {
+                late += 1;
+                usual += usual / 128;
+            }
         }
         MutexGuard::release(soon(there.lock()).await.unwrap()).await.unwrap();
     }
@@ -168,7 +172,7 @@ async fn a_select_at_the_instant_of_the_grant_leaves_nothing() {
 async fn a_select_at_the_instant_when_another_process_hands_over_leaves_nothing() {
     let pair = Pair::new();
     let (here, there) = pair.mutexes();
-    let usual = round_trip(&here).await;
+    let mut usual = round_trip(&here).await;
     let (mut had, mut late) = (0, 0);
     for round in 0..1_000 {
         let held = soon(there.lock()).await.unwrap();
@@ -184,9 +188,13 @@ async fn a_select_at_the_instant_when_another_process_hands_over_leaves_nothing(
         tokio::select! {
             // If both have come, the lock is dropped unseen, which is the purpose.
             biased;
-            () = spin_until(limit) => late += 1,
+            () = spin_until(limit) => {
+                late += 1;
+                usual += usual / 128;
+            }
             guard = waiting.as_mut() => {
                 had += 1;
+                usual -= usual / 128;
                 drop(guard.unwrap());
             }
         }
