@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
 use lock_core::{
     Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Key, Mode, OwnerTag, QuorumNode,
 };
@@ -12,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::actor::Owed;
 use crate::asked::Asked;
-use crate::background::pause;
+use crate::background::{pause, within};
 use crate::backoff;
 use crate::ballot::Ballot;
 use crate::claims::{Asker, Begun};
@@ -79,8 +78,7 @@ async fn give_way<N: QuorumNode>(core: &Core<N>, key: &Key) {
         if core.watched.gives_way(key).is_none() {
             return;
         }
-        let long = pin!(pause(&core.background, core.clock, TURN));
-        if let Either::Right(_) = select(turn, long).await {
+        if within(&core.background, core.clock, TURN, turn).await.is_none() {
             return;
         }
     }
@@ -93,15 +91,14 @@ async fn joined<N: QuorumNode>(
     outcome: oneshot::Receiver<Result<(Acquire, AcquireOutcome), Error>>,
 ) -> Option<Result<AcquireOutcome, Error>> {
     let limit = core.longest(core.settings.patience());
-    let too_long = pin!(pause(&core.background, core.clock, 2 * limit));
-    match select(outcome, too_long).await {
-        Either::Left((Ok(Err(error)), _)) => Some(Err(error)),
-        Either::Left((Ok(Ok((first, attempt))), _)) => {
+    match within(&core.background, core.clock, 2 * limit, outcome).await {
+        Some(Ok(Err(error))) => Some(Err(error)),
+        Some(Ok(Ok((first, attempt)))) => {
             let is_same = (first.ttl, first.tokens) == (request.ttl, request.tokens);
             (is_same || !matches!(attempt, AcquireOutcome::Granted(_))).then_some(Ok(attempt))
         }
-        Either::Left((Err(_dropped), _)) => None,
-        Either::Right(_) => {
+        Some(Err(_dropped)) => None,
+        None => {
             for ballot in core.claims.overtake(&request.claim, core.clock.now()) {
                 drop(Owed::new(core, &request.claim, ballot));
             }

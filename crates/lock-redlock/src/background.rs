@@ -2,12 +2,12 @@
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::{BoxFuture, Either, FutureExt, select};
 use futures::stream::{FuturesUnordered, StreamExt};
 use lock_core::{Clock, Error, ErrorKind, Instant, runtime};
 use tokio::runtime::{EnterGuard, Handle, Id};
@@ -146,6 +146,19 @@ pub(crate) async fn pause(background: &Background, clock: Clock, time: Duration)
         timer.poll(clock, at, context)
     })
     .await;
+}
+
+/// Waits for some work, for this time at most. Its timer is that of [`pause`]. `None` if the time is over first.
+pub(crate) async fn within<F: Future>(
+    background: &Background,
+    clock: Clock,
+    time: Duration,
+    work: F,
+) -> Option<F::Output> {
+    match select(pin!(work), pin!(pause(background, clock, time))).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
 }
 
 #[cfg(test)]

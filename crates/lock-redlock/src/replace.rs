@@ -3,14 +3,12 @@
 //! First, the nodes that stay leave the former membership, so that its clients have no majority any more. Only then
 //! does the new node begin its quarantine, and the nodes that stay become members together with the new node.
 
-use std::pin::pin;
 use std::sync::Arc;
 
-use futures::future::{Either, select};
 use lock_core::{Error, ErrorKind, Membership, QuorumNode, Standing, Terms};
 
 use crate::asked::late;
-use crate::background::pause;
+use crate::background::{pause, within};
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::register::LOOK;
@@ -46,11 +44,8 @@ async fn in_time<N, T>(
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let limit = core.nodes[node].limit(core.settings.patience());
-    let too_long = pin!(pause(&core.background, core.clock, limit));
-    match select(pin!(answer), too_long).await {
-        Either::Left((answer, _)) => answer,
-        Either::Right(_) => Err(late(limit)),
-    }
+    let answer = within(&core.background, core.clock, limit, answer).await;
+    answer.unwrap_or_else(|| Err(late(limit)))
 }
 
 fn check<N>(core: &Core<N>, old: &str, new: &str) -> Result<usize, Error> {

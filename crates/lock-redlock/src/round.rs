@@ -56,8 +56,7 @@ pub(crate) struct Round<N: QuorumNode> {
     /// The owner token of the ballots.
     owner: OwnerToken,
     asked: Asked<N, Reply>,
-    /// The nodes that were asked before, and those that were asked again: an earlier vote may stand there.
-    once: NodeSet,
+    /// The nodes that were asked again: an earlier vote may stand there.
     again: NodeSet,
     tally: Tally,
     agreement: Agreement,
@@ -89,7 +88,6 @@ impl<N: QuorumNode> Round<N> {
             request: Arc::clone(request),
             owner,
             asked: Asked::new(core, core.settings.limit(request.ttl)),
-            once: NodeSet::default(),
             again: NodeSet::default(),
             tally: Tally::new(core.quorum, request.claim.owner.tag()),
             agreement: Agreement::new(core.quorum, request.tokens),
@@ -114,18 +112,18 @@ impl<N: QuorumNode> Round<N> {
         self.asked.extend();
         let all: NodeSet = (0..self.core.quorum.nodes()).collect();
         for node in all.without(self.granted()).iter() {
+            let is_new = self.tally.open().contains(node);
             self.tally.forget(node);
             if !self.asked.open().contains(node) {
+                if !is_new {
+                    self.again.insert(node);
+                }
                 self.ask(node);
             }
         }
     }
 
     fn ask(&mut self, node: usize) {
-        if self.once.contains(node) {
-            self.again.insert(node);
-        }
-        self.once.insert(node);
         let (core, request) = (Arc::clone(&self.core), Arc::clone(&self.request));
         let vote = core.vote(request, Ballot { node, owner: self.owner }, self.floor);
         self.asked.ask(node, async move { Ok(Reply::Voted(vote.await?)) });
