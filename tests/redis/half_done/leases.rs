@@ -77,10 +77,8 @@ async fn acquires_all(case: &Case<'_>) {
 /// A lock that another client holds.
 async fn queues(case: &Case<'_>, mode: Mode, held_in: Mode) {
     let held = case.held_in(held_in).await;
-    let watch = case.poor.watch(&held.key).await.unwrap();
-    let request = Acquire::new(case.claim(mode), long()).queued();
-    let attempt = case.without(case.poor.try_acquire(&request)).await;
-    let waiter = Waiter { backend: case.poor.clone(), request, watch };
+    let waiter = Waiter::new(case.poor, case.claim(mode), long()).await;
+    let attempt = case.without(waiter.ask()).await;
     if attempt.as_ref().is_err_and(|error| !error.is_retryable()) {
         case.has_no_queue();
     }
@@ -111,11 +109,9 @@ async fn requeues(case: &Case<'_>) {
     let (held, next) = (case.claim(EXCLUSIVE), case.claim(EXCLUSIVE));
     requests::granted(case.poor, &held, short()).await;
     let waiter = case.waiting_for(Some(EXCLUSIVE)).await;
-    let watch = case.poor.watch(&next.key).await.unwrap();
-    let request = Acquire::new(next, long()).queued();
-    let answer = case.without(case.poor.release_and_requeue(&held, &request)).await;
+    let next = Waiter::new(case.poor, next, long()).await;
+    let answer = case.without(case.poor.release_and_requeue(&held, &next.request)).await;
     case.serves(waiter).await;
-    let next = Waiter { backend: case.poor.clone(), request, watch };
     if matches!(answer, Ok((_, Some(_)))) {
         case.serves(Some(next)).await;
     } else {
@@ -127,10 +123,7 @@ async fn requeues(case: &Case<'_>) {
 /// A claim that leaves the queue, behind which the claim of a sharer waits.
 async fn lets_pass(case: &Case<'_>) {
     let beside = case.held_in(SHARED).await;
-    let watch = case.poor.watch(&beside.key).await.unwrap();
-    let request = Acquire::new(case.claim(EXCLUSIVE), long()).queued();
-    let waiter = Waiter { backend: case.poor.clone(), request, watch };
-    waiter.asks_in().await;
+    let waiter = Waiter::queue(case.poor, case.claim(EXCLUSIVE)).await;
     let behind = case.waiting_for(Some(SHARED)).await;
     _ = case.without(case.poor.release(waiter.claim())).await;
     case.is_not_cut();

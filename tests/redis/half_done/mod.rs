@@ -10,14 +10,12 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
-use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, FencingToken, Key, Mode, Renew, Renewal, Ttl,
-};
+use lock_core::{AcquireOutcome, Backend, Claim, FencingToken, Mode, Renew, Renewal, Ttl};
 use lock_redis::RedisBackend;
 use lock_tests::{CommandStats, requests};
 
 use crate::rights::{LEAST, of_a_node, user};
-use crate::support::{Client, Server, Waiter, claim, granted, long, open, soon};
+use crate::support::{Client, Server, Waiter, claim, granted, long, millis, open};
 
 /// An operation, and what must hold afterwards.
 type Scenario = (&'static str, for<'a> fn(&'a Case<'a>) -> LocalBoxFuture<'a, ()>);
@@ -41,14 +39,10 @@ const TWO: Mode = Mode::Permits { take: 2, of: 3 };
 
 /// A lease whose end a test can wait for.
 fn short() -> Ttl {
-    Ttl::new(Duration::from_millis(300)).unwrap()
+    millis(300)
 }
 
 impl Case<'_> {
-    fn key(&self) -> Key {
-        Key::new(&self.name).unwrap()
-    }
-
     fn claim(&self, mode: Mode) -> Claim {
         claim(&self.name).in_mode(mode)
     }
@@ -99,18 +93,7 @@ impl Case<'_> {
     /// The claim that waits is served, if there is one, and leaves. Returns its token.
     async fn serves(&self, waiter: Option<Waiter>) -> Option<FencingToken> {
         let waiter = waiter?;
-        let token = soon(async {
-            loop {
-                match waiter.ask().await {
-                    Ok(AcquireOutcome::Granted(grant)) => return grant.tokens.first(),
-                    Ok(AcquireOutcome::Queued { retry_after }) => {
-                        tokio::time::sleep(retry_after.unwrap()).await;
-                    }
-                    answer => panic!("{self}: {answer:?}"),
-                }
-            }
-        });
-        let token = token.await;
+        let token = waiter.asks_until_it_has(Duration::ZERO).await;
         waiter.release().await;
         Some(token)
     }
@@ -135,11 +118,7 @@ impl Case<'_> {
 
     /// Another claim gets the lock, at the latest when a [short](short) lease is over. Returns its token.
     async fn becomes_free(&self) -> FencingToken {
-        let waiter = Waiter {
-            backend: self.other.clone(),
-            watch: self.other.watch(&self.key()).await.unwrap(),
-            request: Acquire::new(self.claim(EXCLUSIVE), long()).queued(),
-        };
+        let waiter = Waiter::new(self.other, self.claim(EXCLUSIVE), long()).await;
         self.serves(Some(waiter)).await.unwrap()
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Error, Grant, Hint, Ttl, Watch};
+use lock_core::{
+    Acquire, AcquireOutcome, Backend, Claim, Error, FencingToken, Grant, Hint, Ttl, Watch,
+};
 use lock_redis::RedisBackend;
 
 use super::{long, soon};
@@ -15,15 +17,20 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
+    /// Listens, and has not asked yet.
+    pub(crate) async fn new(backend: &RedisBackend, claim: Claim, ttl: Ttl) -> Self {
+        let watch = backend.watch(&claim.key).await.unwrap();
+        let request = Acquire::new(claim, ttl).queued();
+        Self { backend: backend.clone(), request, watch }
+    }
+
     /// Takes a place in the queue.
     pub(crate) async fn queue(backend: &RedisBackend, claim: Claim) -> Self {
         Self::queue_for(backend, claim, long()).await
     }
 
     pub(crate) async fn queue_for(backend: &RedisBackend, claim: Claim, ttl: Ttl) -> Self {
-        let watch = backend.watch(&claim.key).await.unwrap();
-        let request = Acquire::new(claim, ttl).queued();
-        let waiter = Self { backend: backend.clone(), request, watch };
+        let waiter = Self::new(backend, claim, ttl).await;
         let attempt = waiter.ask().await.unwrap();
         assert!(matches!(attempt, AcquireOutcome::Queued { .. }), "{attempt:?}");
         waiter
@@ -54,19 +61,19 @@ impl Waiter {
         }
     }
 
-    /// Asks after this time, and then again whenever a hint says so, until it has the lock.
-    pub(crate) async fn asks_until_it_has(&self, mut rest: Duration) {
+    /// Asks after this time, and then again whenever a hint says so, until it has the lock. Returns its token.
+    pub(crate) async fn asks_until_it_has(&self, mut rest: Duration) -> FencingToken {
         soon(async {
             loop {
                 tokio::time::sleep(rest).await;
                 match self.ask().await.unwrap() {
-                    AcquireOutcome::Granted(_) => break,
+                    AcquireOutcome::Granted(grant) => return grant.tokens.first(),
                     AcquireOutcome::Queued { retry_after } => rest = retry_after.unwrap(),
                     other => panic!("{other:?}"),
                 }
             }
         })
-        .await;
+        .await
     }
 
     /// The next hint that this claim was granted. Hints about other claims of the client come here,
