@@ -2,7 +2,8 @@ local owner, mode, from = ARGV[1], ARGV[5] or 'x', ARGV[7]
 local name, lease, inbox = mode .. ':' .. owner, tonumber(ARGV[2]), ARGV[4]
 local source = from and from .. ':' .. owner or '-'
 
--- The reply to a request that is granted. What fails from here on must not take that back: without knowing, claims wait.
+-- The reply to a request that is granted. A failure from here on does not take the grant back. If it is not known whether
+-- claims wait, the reply says that they do.
 local function granted(range, left)
   local _, waits = pcall(settle)
   if KEYS[7] then

@@ -58,23 +58,25 @@ if not is_plain then
   return ARGV[7] .. ' ?'
 end
 
--- The place is written while the first claim is in the queue, so that both keys have an end.
-local function write_place()
-  local asks = now + math.min(lease, math.floor(ARGV[4] / 3))
-  local place = string.format('%.0f %.0f - %s %s', now + ARGV[4], asks, ARGV[5], now)
-  if call('HSET', KEYS[4], next_name, place) == 1 then
-    call('RPUSH', KEYS[3], next_name)
+if next_name then
+  -- The place is written while the first claim is in the queue, so that both keys have an end.
+  local function write_place()
+    local asks = now + math.min(lease, math.floor(ARGV[4] / 3))
+    local place = string.format('%.0f %.0f - %s %s', now + ARGV[4], asks, ARGV[5], now)
+    if call('HSET', KEYS[4], next_name, place) == 1 then
+      call('RPUSH', KEYS[3], next_name)
+    end
+    if call('PTTL', KEYS[3]) < tonumber(ARGV[4]) then
+      call('PEXPIRE', KEYS[3], 2 * ARGV[4])
+      call('PEXPIRE', KEYS[4], 2 * ARGV[4])
+    end
   end
-  if call('PTTL', KEYS[3]) < tonumber(ARGV[4]) then
-    call('PEXPIRE', KEYS[3], 2 * ARGV[4])
-    call('PEXPIRE', KEYS[4], 2 * ARGV[4])
+  if not pcall(write_place) then
+    -- There is no memory, or this user may not write that.
+    redis.pcall('HDEL', KEYS[4], next_name)
+    redis.pcall('LREM', KEYS[3], 1, next_name)
+    return ARGV[7] .. ' ?'
   end
-end
-if next_name and not pcall(write_place) then
-  -- There is no memory, or this user may not write that.
-  redis.pcall('HDEL', KEYS[4], next_name)
-  redis.pcall('LREM', KEYS[3], 1, next_name)
-  return ARGV[7] .. ' ?'
 end
 -- A removal is not refused for want of memory, and neither are the writes after it. A name without a place is dropped,
 -- and a place without a name would never be served.
