@@ -2,8 +2,8 @@
 //!
 //! An app keeps one [`Locks`] handle, and makes each lock with it. The locks work over any [`Backend`]: the memory
 //! backend for tests and single processes, Redis or Valkey with the crate `lock-redis`, PostgreSQL with the crate
-//! `lock-postgres`, an etcd cluster with the crate `lock-etcd`, a quorum of servers with the crate `lock-redlock`. The crate `lock-any` opens the store that a
-//! URL names.
+//! `lock-postgres`, an etcd cluster with the crate `lock-etcd`, a quorum of servers with the crate `lock-redlock`. The
+//! crate `lock-any` opens the store that a URL names.
 //!
 //! ```
 //! use lock_sync::{Locks, MemoryBackend, MutexGuard};
