@@ -58,7 +58,7 @@ impl<N: QuorumNode> Core<N> {
         match standing.max_ttl {
             None => self.keep(node, &standing.quarantine),
             Some(max_ttl) if max_ttl < self.settings.max_ttl => {
-                self.say_vouched(node, &standing.quarantine).await?;
+                self.vouch(node, &standing.quarantine).await?;
                 return self.look(node).await;
             }
             Some(_) => self.nodes[node].state(|state| state.lookout.clear()),
@@ -150,7 +150,14 @@ impl<N: QuorumNode> Core<N> {
                 continue;
             }
             let limit = self.nodes[node].limit(self.settings.patience());
-            match timeout(limit, self.vouch(node, &quarantine)).await {
+            let vouch = async {
+                // Otherwise another quarantine has begun, or this quarantine is over. The node tells which.
+                if !self.vouch(node, &quarantine).await? {
+                    self.meet(node).await?;
+                }
+                Ok::<_, Error>(())
+            };
+            match timeout(limit, vouch).await {
                 Ok(Ok(())) => backoff.reset(),
                 _failed => sleep(backoff.fail()).await,
             }
@@ -167,35 +174,25 @@ impl<N: QuorumNode> Core<N> {
         })
     }
 
-    /// Tells a node that every lease that it may have forgotten is over. `false` if another quarantine has begun.
-    async fn say_vouched(&self, node: usize, quarantine: &Quarantine) -> Result<bool, Error> {
-        self.call(node, "vouch", |it| it.vouch(quarantine, self.settings.max_ttl)).await
-    }
-
-    async fn vouch(self: &Arc<Self>, node: usize, quarantine: &Quarantine) -> Result<(), Error> {
-        if self.say_vouched(node, quarantine).await? {
-            self.votes_again(node, quarantine);
-        } else {
-            // Another quarantine has begun, or this quarantine is over. The node tells which.
-            self.meet(node).await?;
+    /// Tells a node that every lease that it may have forgotten is over. `false` if this is not the quarantine of the
+    /// node, or no longer.
+    async fn vouch(&self, node: usize, quarantine: &Quarantine) -> Result<bool, Error> {
+        let longest = self.settings.max_ttl;
+        if !self.call(node, "vouch", |it| it.vouch(quarantine, longest)).await? {
+            return Ok(false);
         }
-        Ok(())
-    }
-
-    /// Notes that a quarantine is over, unless a later quarantine was seen.
-    fn votes_again(&self, node: usize, quarantine: &Quarantine) {
         let ended = self.nodes[node].state(|state| {
-            let due = state.lookout.due(self.settings.max_ttl);
-            due.is_some_and(|(seen, _)| seen == quarantine).then(|| {
+            let is_last = state.lookout.due(longest).is_some_and(|(seen, _)| seen == quarantine);
+            is_last.then(|| {
                 state.lookout.clear();
                 state.trouble.take()
             })
         });
-        if let Some(trouble) = ended {
-            drop(trouble);
+        if ended.is_some() {
             let name = &*self.nodes[node].name;
             tracing::info!(target: "lock_redlock::node", node = name, "the node votes again");
         }
+        Ok(true)
     }
 
     /// Vouches for a node without waiting. The caller asserts that the node has forgotten no lease.
@@ -207,8 +204,7 @@ impl<N: QuorumNode> Core<N> {
                 let admitted = self.call(node, "admit", |it| it.admit(&self.terms)).await?;
                 standing = Arc::new(admitted);
             }
-            if self.say_vouched(node, &standing.quarantine).await? {
-                self.votes_again(node, &standing.quarantine);
+            if self.vouch(node, &standing.quarantine).await? {
                 return self.look(node).await.map(drop);
             }
         }

@@ -182,3 +182,27 @@ async fn a_write_waits_for_votes_that_a_contender_has_for_a_moment() {
     held.release().await;
     until(|| held.cluster.leases() == 0).await;
 }
+
+/// Both values have one token. The nodes that grant the next lease have both values, so each of the two may be the value
+/// of a majority.
+#[tokio::test(start_paused = true)]
+async fn the_next_holder_finds_out_which_of_two_values_a_majority_has() {
+    for (granting, others) in [(1, 0), (2, 0), (1, 1), (1, 2), (2, 1)] {
+        let mut held = Held::begin().await;
+        held.write(Some(b"first")).await;
+        // As a write does that is dropped on its way.
+        let spare = (0..5).filter(|node| !held.asked.contains(node)).take(others);
+        for node in held.asked.iter().copied().take(granting).chain(spare) {
+            let stored = held.cluster.stores[node].store(&held.claim, held.token, Some(b"second"));
+            assert_eq!(stored.await.unwrap(), Stored::Written);
+        }
+        held.release().await;
+        held.claim = claim("a");
+        granted(&held.quorum, &held.claim, TTL).await;
+        let cell = held.quorum.load_under(&held.claim).await.unwrap().unwrap();
+        let expected = if granting + others < 3 { b"first".to_vec() } else { b"second".to_vec() };
+        assert_eq!((cell.value, cell.settled), (expected, true), "{granting} and {others}");
+        held.release().await;
+        until(|| held.cluster.leases() == 0).await;
+    }
+}

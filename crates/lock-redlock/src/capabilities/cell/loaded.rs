@@ -13,26 +13,17 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// The latest value in the form in which the nodes keep it. `None` while a further answer may change the value,
-    /// whether it is settled, or whether its writer still holds the lock.
-    pub(super) fn decided(&self) -> Option<Option<Cell>> {
-        let Some(token) = self.latest() else { return Some(None) };
-        let [(value, count)] = *self.values(token) else { return None };
-        if !self.is_settled(count) {
-            return None;
-        }
-        let needed = self.quorum.needed();
-        let held = self.holding(token);
-        let free = count - held;
-        let held = match () {
-            () if value == ERASED || held >= needed => true,
-            () if free > self.quorum.nodes() - needed => false,
-            () => return None,
-        };
-        Some(Some(Cell::new(value.to_vec(), token, held)))
+    /// Whether no further answer can change the latest value, whether it is settled, and whether its writer still holds
+    /// the lock.
+    pub(super) fn is_decided(&self) -> bool {
+        let Some(token) = self.latest() else { return true };
+        let [(value, count)] = *self.values(token) else { return false };
+        let ((held, free), needed) = (self.holding(token), self.quorum.needed());
+        let is_free = free > self.quorum.nodes() - needed;
+        self.is_settled(count) && (value == ERASED || held >= needed || is_free)
     }
 
-    /// The latest value in the form in which the nodes keep it, once no more nodes will answer.
+    /// The latest value in the form in which the nodes keep it, as far as these nodes can tell.
     pub(super) fn likeliest(&self) -> Result<Option<Cell>> {
         let Some(token) = self.latest() else { return Ok(None) };
         let unknown = self.quorum.nodes() - self.cells.len();
@@ -49,9 +40,8 @@ impl Loaded {
                 return Err(Error::new(ErrorKind::NotReady, message));
             }
         };
-        let missed = self.quorum.nodes() - count;
-        let held = self.holding(token);
-        let held = held > 0 && held + missed >= self.quorum.needed();
+        let (held, free) = self.holding(token);
+        let held = held > 0 && self.quorum.nodes() - free >= self.quorum.needed();
         let latest = Cell::new(value.to_vec(), token, held);
         let settled = self.is_settled(count);
         Ok(Some(if settled { latest } else { latest.unsettled() }))
@@ -98,9 +88,11 @@ impl Loaded {
         values
     }
 
-    /// How many nodes say that the writer still holds the lock.
-    fn holding(&self, token: FencingToken) -> usize {
-        self.cells.iter().flatten().filter(|cell| cell.token == token && cell.held).count()
+    /// How many nodes say that the writer still holds the lock, and how many say that it does not.
+    fn holding(&self, token: FencingToken) -> (usize, usize) {
+        let cells = self.cells.iter().flatten().filter(|cell| cell.token == token);
+        let (held, free): (Vec<_>, Vec<_>) = cells.partition(|cell| cell.held);
+        (held.len(), free.len())
     }
 }
 
@@ -127,22 +119,25 @@ mod tests {
         let one = loaded(3, &[Some((b"old", 7, false)), Some((b"new", 8, true))]);
         // Only the third node can say whether the value is settled, and whether its writer still
         // holds the lock.
-        assert_eq!(one.decided(), None);
+        assert!(!one.is_decided());
         assert_eq!(value(&one.likeliest().unwrap()), Some((&b"new"[..], true, false)));
         let all = loaded(3, &[Some((b"new", 8, true)), None, Some((b"new", 8, true))]);
-        assert_eq!(value(&all.decided().unwrap()), Some((&b"new"[..], true, true)));
-        assert_eq!(loaded(3, &[None, None]).decided(), Some(None));
+        assert!(all.is_decided());
+        assert_eq!(value(&all.likeliest().unwrap()), Some((&b"new"[..], true, true)));
+        let nothing = loaded(3, &[None, None]);
+        assert!(nothing.is_decided());
+        assert_eq!(nothing.likeliest().unwrap(), None);
     }
 
     #[test]
     fn what_a_minority_has_is_not_settled() {
         let few = loaded(4, &[Some((b"x", 7, false)), Some((b"x", 7, false)), None, None]);
-        assert_eq!(few.decided(), None);
+        assert!(!few.is_decided());
         assert_eq!(value(&few.likeliest().unwrap()), Some((&b"x"[..], false, false)));
         // Equal bytes under two tokens are two values: other clients may see another value in
         // between.
         let twice = loaded(3, &[Some((b"x", 7, false)), Some((b"x", 8, false)), None]);
-        assert_eq!(twice.decided(), None);
+        assert!(!twice.is_decided());
         assert_eq!(value(&twice.likeliest().unwrap()), Some((&b"x"[..], false, false)));
     }
 
@@ -150,7 +145,9 @@ mod tests {
     fn what_was_erased_does_not_come_back() {
         let erased = Some((&ERASED[..], 8, true));
         let old = Some((&b"old"[..], 7, false));
-        let latest = loaded(3, &[old, erased, erased]).decided().unwrap().unwrap();
+        let loaded = loaded(3, &[old, erased, erased]);
+        assert!(loaded.is_decided());
+        let latest = loaded.likeliest().unwrap().unwrap();
         assert_eq!((decode(&latest), latest.settled), (None, true));
     }
 
@@ -158,7 +155,7 @@ mod tests {
     fn what_a_minority_has_erased_is_there_but_not_settled() {
         let erased = Some((&ERASED[..], 9, true));
         let loaded = loaded(3, &[erased, Some((b"old", 7, true)), Some((b"old", 7, true))]);
-        assert_eq!(loaded.decided(), None);
+        assert!(!loaded.is_decided());
         let latest = loaded.likeliest().unwrap().unwrap();
         assert_eq!((decode(&latest), latest.settled), (None, false));
         assert!(!loaded.may_be_settled(latest.token));
@@ -168,7 +165,7 @@ mod tests {
     #[test]
     fn what_may_have_been_erased_is_not_there() {
         let late = loaded(3, &[Some((b"old", 7, false)), Some((ERASED, 8, true))]);
-        assert_eq!(late.decided(), None);
+        assert!(!late.is_decided());
         let latest = late.likeliest().unwrap().unwrap();
         assert!(decode(&latest).is_none() && late.may_be_settled(latest.token));
     }
@@ -206,32 +203,49 @@ mod tests {
     }
 
     proptest! {
-        /// In any state of the nodes, a loaded value is on one of them under the highest token, and an early
-        /// decision is the final one.
+        /// In any state of the nodes, a loaded value is on one of them under the highest token.
         #[test]
         fn what_is_loaded_was_stored(loaded in answers()) {
-            let latest = loaded.latest();
-            let (decided, likeliest) = (loaded.decided(), loaded.likeliest());
-            if let Ok(Some(cell)) = &likeliest {
-                let mut stored = loaded.cells.iter().flatten();
-                prop_assert_eq!(Some(cell.token), latest);
-                prop_assert!(stored.any(|it| it.token == cell.token && it.value == cell.value));
-                if let Some(before) = loaded.before(cell.token) {
-                    let mut stored = loaded.cells.iter().flatten().filter_map(decode);
-                    prop_assert!(stored.any(|it| it.value == before.value));
-                    prop_assert!(!before.settled && before.token < cell.token);
-                }
+            let Ok(Some(cell)) = loaded.likeliest() else { return Ok(()) };
+            let mut stored = loaded.cells.iter().flatten();
+            prop_assert_eq!(Some(cell.token), loaded.latest());
+            prop_assert!(stored.any(|it| it.token == cell.token && it.value == cell.value));
+            if let Some(before) = loaded.before(cell.token) {
+                let mut stored = loaded.cells.iter().flatten().filter_map(decode);
+                prop_assert!(stored.any(|it| it.value == before.value));
+                prop_assert!(!before.settled && before.token < cell.token);
             }
-            if let Some(decided) = decided {
-                let likeliest = likeliest.unwrap();
-                let erased = decided.is_some() && decided.as_ref().and_then(decode).is_none();
-                // It does not matter whether the client that has erased the value still holds the lock.
-                let held = |mut cell: Cell| {
-                    cell.held |= erased;
-                    cell
-                };
-                prop_assert_eq!(decided.map(held), likeliest.map(held));
+        }
+
+        /// The answers of silent nodes change nothing about an early decision.
+        #[test]
+        fn an_early_decision_is_final(
+            mut loaded in answers(),
+            latest in stored(),
+            have_it in prop::collection::vec(prop::option::weighted(0.8, prop::bool::weighted(0.2)), 7),
+            silent in cells(),
+        ) {
+            let theirs = loaded.cells.iter_mut().zip(have_it);
+            theirs.for_each(|(cell, held)| if let Some(held) = held {
+                *cell = Some(Cell::new(latest.clone(), FencingToken::new(8), held));
+            });
+            if !loaded.is_decided() {
+                return Ok(());
             }
+            let decided = loaded.likeliest().unwrap();
+            let token = loaded.latest();
+            // A silent node has no later value: that would be another value. It may have the latest value, too.
+            let may_be = |cell: &Option<Cell>| cell.as_ref().map(|it| it.token) <= token;
+            let silent = silent.into_iter().filter(may_be).chain(std::iter::repeat(None));
+            let (quorum, mut cells) = (loaded.quorum, loaded.cells);
+            cells.extend(silent.take(quorum.nodes() - cells.len()));
+            let last = Loaded { quorum, cells }.likeliest().unwrap();
+            // It does not matter whether the client that has erased the value still holds the lock.
+            let held = |cell: Option<Cell>| cell.map(|mut cell| {
+                cell.held |= decode(&cell).is_none();
+                cell
+            });
+            prop_assert_eq!(held(decided), held(last));
         }
 
         /// Every later load sees a settled value, no matter which majority answers.

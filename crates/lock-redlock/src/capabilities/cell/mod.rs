@@ -2,20 +2,16 @@
 
 mod kept;
 mod loaded;
+mod loading;
 mod storing;
-
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, FencingToken, Key};
 use lock_core::{QuorumNode, Result, Stored};
 
 use self::kept::{decode, encode};
-use self::loaded::Loaded;
 use self::storing::Write;
 use crate::Redlock;
-use crate::inner::Core;
-use crate::quorum::NodeSet;
 
 /// A majority stores each value, so every majority has a node that knows it. If a write was reported as
 /// [written](Stored::Written), every later load returns its value, until a later value is written.
@@ -32,8 +28,8 @@ use crate::quorum::NodeSet;
 ///
 /// If a value has reached fewer nodes than a majority, one load may see it and the next load may not, until the next
 /// value is stored. Such a value is not [settled](Cell::settled): a value is settled only if a majority has said that
-/// it has the value, under one token. If two values have one token, and too few nodes answer to tell which is later,
-/// the load fails with a retryable error.
+/// it has the value, under one token. If two values have one token, only the nodes that are more than a minority can
+/// tell which value a majority has. If too few nodes answer for that, the load fails with a retryable error.
 ///
 /// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it.
 /// If the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is
@@ -42,13 +38,14 @@ use crate::quorum::NodeSet;
 ///
 /// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
 /// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see
-/// there cannot become settled.
+/// there cannot become settled. If this majority has two values under one token, the holder also loads from the other
+/// nodes that vote for its claim.
 #[async_trait]
 impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
     async fn load(&self, key: &Key) -> Result<Option<Cell>> {
         let core = self.core();
-        let (loaded, latest) = load_from(core, key, (0..core.quorum.nodes()).collect()).await?;
-        Ok(latest.and_then(|latest| match decode(&latest) {
+        let loaded = loading::from(core, key, (0..core.quorum.nodes()).collect()).await?;
+        Ok(loaded.likeliest()?.and_then(|latest| match decode(&latest) {
             None if !loaded.may_be_settled(latest.token) => loaded.before(latest.token),
             seen => seen,
         }))
@@ -60,7 +57,11 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
             let message = "it cannot be loaded under a claim that is not held here";
             return Err(Error::new(ErrorKind::NotHeld, message));
         };
-        let (_, latest) = load_from(core, &claim.key, held.nodes).await?;
+        let mut loaded = loading::from(core, &claim.key, held.nodes).await?;
+        if loaded.likeliest().is_err() {
+            loading::from_others(core, claim, held.nodes, &mut loaded).await;
+        }
+        let latest = loaded.likeliest()?;
         let now = core.clock.now();
         // The same nodes may have renewed the lease meanwhile.
         let renewed = || core.claims.held(claim, now).map(|held| held.nodes).unwrap_or_default();
@@ -91,33 +92,4 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
         }
         Ok(outcome)
     }
-}
-
-/// The values of these nodes, as far as they matter, and the latest value in the form in which the
-/// nodes keep it.
-async fn load_from<N: QuorumNode + CellBackend>(
-    core: &Arc<Core<N>>,
-    key: &Key,
-    nodes: NodeSet,
-) -> Result<(Loaded, Option<Cell>)> {
-    let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
-        let key = key.clone();
-        async move { core.call(node, "load", |it| it.load(&key)).await }
-    });
-    let mut loaded = Loaded { quorum: core.quorum, cells: Vec::new() };
-    while loaded.cells.len() + asked.open().len() >= core.quorum.needed() {
-        let Some((_, cell)) = asked.next().await else { break };
-        loaded.cells.extend(cell);
-        if !asked.has_ready()
-            && loaded.cells.len() >= core.quorum.needed()
-            && let Some(latest) = loaded.decided()
-        {
-            return Ok((loaded, latest));
-        }
-    }
-    if loaded.cells.len() < core.quorum.needed() {
-        return Err(asked.failure("loaded it", loaded.cells.len()));
-    }
-    let latest = loaded.likeliest()?;
-    Ok((loaded, latest))
 }

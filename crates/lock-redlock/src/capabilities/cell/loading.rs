@@ -1,0 +1,84 @@
+//! Loads a value from several nodes.
+
+use std::sync::Arc;
+
+use lock_core::{Cell, CellBackend, Claim, Error, ErrorKind, Key, QuorumNode, Result, Vote};
+
+use super::loaded::Loaded;
+use crate::ballot::Ballot;
+use crate::inner::Core;
+use crate::quorum::NodeSet;
+
+/// The values of these nodes, as far as they matter.
+///
+/// # Errors
+///
+/// If the nodes that answer are no majority.
+pub(super) async fn from<N: QuorumNode + CellBackend>(
+    core: &Arc<Core<N>>,
+    key: &Key,
+    nodes: NodeSet,
+) -> Result<Loaded> {
+    let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
+        let key = key.clone();
+        async move { load(&core, node, &key).await }
+    });
+    let mut loaded = Loaded { quorum: core.quorum, cells: Vec::new() };
+    let needed = core.quorum.needed();
+    while loaded.cells.len() + asked.open().len() >= needed {
+        let Some((_, cell)) = asked.next().await else { break };
+        loaded.cells.extend(cell);
+        if !asked.has_ready() && loaded.cells.len() >= needed && loaded.is_decided() {
+            break;
+        }
+    }
+    if loaded.cells.len() < needed {
+        return Err(asked.failure("loaded it", loaded.cells.len()));
+    }
+    Ok(loaded)
+}
+
+/// Adds the values of the nodes that are not in `known` and vote for the lease, until the latest value is clear.
+///
+/// A node that has voted refuses the late writes of earlier holders, as the nodes that granted the lease do.
+pub(super) async fn from_others<N: QuorumNode + CellBackend>(
+    core: &Arc<Core<N>>,
+    claim: &Claim,
+    known: NodeSet,
+    loaded: &mut Loaded,
+) {
+    let all: NodeSet = (0..core.quorum.nodes()).collect();
+    let owner = core.claims.owner(claim);
+    let mut asked = core.ask(all.without(known).iter(), core.settings.patience(), |core, node| {
+        let claim = claim.clone();
+        async move { vote_first(core, &claim, Ballot { node, owner }).await }
+    });
+    while loaded.likeliest().is_err() {
+        let Some((_, cell)) = asked.next().await else { break };
+        loaded.cells.extend(cell);
+    }
+    asked.finish();
+}
+
+/// The node votes for the lease, or repeats its vote. Then it tells its value.
+async fn vote_first<N: QuorumNode + CellBackend>(
+    core: Arc<Core<N>>,
+    claim: &Claim,
+    ballot: Ballot,
+) -> Result<Option<Cell>> {
+    let no_vote = || Error::new(ErrorKind::NotReady, "the node has no vote for the lease");
+    let (request, floor) = core.rest(claim, ballot).ok_or_else(no_vote)?;
+    let Vote::Granted(grant) = Arc::clone(&core).vote(request, ballot, floor).await? else {
+        return Err(no_vote());
+    };
+    let cell = load(&core, ballot.node, &claim.key).await?;
+    if core.clock.now() < grant.valid_until { Ok(cell) } else { Err(no_vote()) }
+}
+
+async fn load<N: QuorumNode + CellBackend>(
+    core: &Core<N>,
+    node: usize,
+    key: &Key,
+) -> Result<Option<Cell>> {
+    core.call(node, "load", |it| it.load(key)).await
+}
