@@ -57,19 +57,19 @@ impl BareLock {
     /// whether the store answers.
     pub(crate) async fn given_back(&self) {
         let shared = self.shared();
-        for entry in shared.entries_of(self.key()) {
-            let parts = entry.give_back_all();
-            let mut limit = None;
-            poll_fn(|context| {
-                if entry.poll_returned(&parts, context).is_ready() {
-                    return Poll::Ready(());
-                }
-                let longest = LONGEST_WAIT.min(self.ttl());
-                let limit = limit.get_or_insert_with(|| alarm(shared, longest));
-                Pin::new(limit).poll(context).map(drop)
-            })
-            .await;
-        }
+        let entries = shared.entries_of(self.key()).into_iter();
+        let mut open: Vec<_> = entries.map(|it| (it.give_back_all(), it)).collect();
+        let mut limit = None;
+        poll_fn(|context| {
+            open.retain(|(parts, entry)| entry.poll_returned(parts, context).is_pending());
+            if open.is_empty() {
+                return Poll::Ready(());
+            }
+            let longest = LONGEST_WAIT.min(self.ttl());
+            let limit = limit.get_or_insert_with(|| alarm(shared, longest));
+            Pin::new(limit).poll(context).map(drop)
+        })
+        .await;
     }
 
     fn ask_from<'a, T>(

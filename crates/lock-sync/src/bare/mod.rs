@@ -80,6 +80,11 @@ impl BareLock {
         self
     }
 
+    /// The runtime of the requests.
+    pub(crate) fn home(&self) -> Home {
+        self.home
+    }
+
     pub(crate) fn key(&self) -> &Key {
         self.entry.key()
     }

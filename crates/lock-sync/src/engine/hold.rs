@@ -10,7 +10,7 @@ use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
 use super::observed::Told;
 use super::right::Right;
 use super::validity::Validity;
-use super::{Asks, Entry, Exit, Held, HoldId, Manner, Rest, Running, Ticket, Write};
+use super::{Asks, Entry, Exit, Held, HoldId, Home, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 
 /// The right of one holder to the lock. Dropping it passes the lock on.
@@ -254,7 +254,13 @@ impl Hold {
     }
 
     /// Passes the lock on. If the store must hear of that, waits until it has.
-    pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
+    pub(crate) async fn release(self) -> Result<(), ReleaseError> {
+        let home = self.entry.shared.home;
+        self.release_from(home).await
+    }
+
+    /// As [`release`](Self::release), with the request on another runtime.
+    pub(crate) async fn release_from(mut self, home: Home) -> Result<(), ReleaseError> {
         let (lost, rest) = self.let_go().await;
         let ending = match rest {
             Rest::Lease(ending) => ending,
@@ -274,7 +280,7 @@ impl Hold {
                 ));
             }
         };
-        let mut running = Running::release(&self.entry, ending, self.entry.shared.home);
+        let mut running = Running::release(&self.entry, ending, home);
         let answer = poll_fn(|context| running.poll(context)).await;
         match answer {
             Some(Ok(Released::NotHeld)) => {

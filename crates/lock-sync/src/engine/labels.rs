@@ -68,7 +68,7 @@ impl Labels {
                     let told = AssertUnwindSafe(backend.introduce(mark, &labelled.label, keep));
                     let told = told.catch_unwind().await.unwrap_or_else(|_| Err(keeps_none()));
                     let Some(pause) = pause_after(&told) else {
-                        return std::future::pending().await;
+                        return self.forget_unused().await;
                     };
                     due.insert(mark, Instant::now() + pause);
                 }
@@ -79,6 +79,15 @@ impl Labels {
                 }
                 None => self.added.notified().await,
             }
+        }
+    }
+
+    /// Forgets labels, for a store that keeps none. Never ends.
+    async fn forget_unused(&self) {
+        loop {
+            self.added.notified().await;
+            sleep(MOMENT).await;
+            drop(self.live());
         }
     }
 
@@ -101,5 +110,29 @@ fn pause_after(told: &Result<(), Error>) -> Option<Duration> {
         Err(error) if error.kind() == ErrorKind::Unsupported => None,
         Err(error) if error.is_retryable() => Some(PAUSE),
         _ => Some(PERIOD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::memory::{MemoryBackend, Verb};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_keeps_no_labels_leaves_none_behind() {
+        let (store, labels) = (MemoryBackend::new(), Labels::default());
+        store.faults().on(Verb::Introduce).fail(ErrorKind::Unsupported);
+        let adding = async {
+            for number in 0..100 {
+                drop(labels.of(&Label::new(number.to_string()).unwrap()));
+                sleep(2 * MOMENT).await;
+            }
+        };
+        tokio::select! {
+            () = labels.introduce(&store, PERIOD) => {}
+            () = adding => {}
+        }
+        assert_eq!(labels.known.lock().unwrap().len(), 0);
     }
 }

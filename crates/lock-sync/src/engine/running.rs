@@ -21,6 +21,7 @@ use super::driver::Flight;
 use super::machine::{Denial, Ending, Machine, Policy, Ticket};
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
+use crate::foreign::survive;
 use crate::sync::now;
 
 /// The entry of one key, as far as its requests know it.
@@ -289,21 +290,22 @@ impl<E: Asks> Running<E> {
             }
             (Answer::Attempt(result), Verb::Convert(request, _)) => {
                 if let Err(error) = result {
-                    tracing::debug!(%key, %error, "a conversion failed");
+                    survive(|| tracing::debug!(%key, %error, "a conversion failed"));
                 }
                 let claim = &request.request.claim;
                 self.entry.event(|machine| machine.convert_done(claim, result));
             }
             (Answer::Renew(renewal), Verb::Renew(request, sent, _)) => {
                 if let Renewal::Unknown(error) = renewal {
-                    tracing::debug!(%key, %error, "a renewal failed");
+                    survive(|| tracing::debug!(%key, %error, "a renewal failed"));
                 }
                 self.entry.event(|machine| machine.renew_done(&request.claim, *sent, renewal));
                 self.tell_renewal(renewal, *sent, request.ttl);
             }
             (Answer::Release(result), Verb::Release(claim, _) | Verb::Forget(claim, _)) => {
                 if let Err(error) = result {
-                    tracing::warn!(%key, %error, retried = error.is_retryable(), "a release failed");
+                    let retried = error.is_retryable();
+                    survive(|| tracing::warn!(%key, %error, retried, "a release failed"));
                 }
                 let quiet = matches!(result, Ok((Released::Freed { told: 0 }, None)));
                 if !(quiet && self.entry.came_back()) {

@@ -102,8 +102,17 @@ impl Semaphore {
     fn declares(&self, limit: Limit, on_driver: bool) -> Declares {
         let (backend, declaring) = (Arc::clone(&self.backend), Arc::clone(&self.declaring));
         let lock = if on_driver { self.lock.clone().on_driver() } else { self.lock.clone() };
+        let closing = Arc::clone(&self.closing);
+        let declares = declare_patiently(backend, lock, self.declared, declaring, limit);
         Declares(Mutex::new(
-            declare_patiently(backend, lock, self.declared, declaring, limit).boxed(),
+            async move {
+                tokio::select! {
+                    biased;
+                    declared = declares => declared,
+                    () = closing.bell.listen() => Err(Denial::Closed),
+                }
+            }
+            .boxed(),
         ))
     }
 

@@ -24,6 +24,7 @@ pub use poll::PollSemaphore;
 use self::declaration::Declaring;
 use crate::Locks;
 use crate::bare::{BareLock, Denial, Wait};
+use crate::foreign::Bell;
 use crate::handoff::Handoff;
 
 /// A counting semaphore like [`tokio::sync::Semaphore`], whose permits are counted over all processes.
@@ -106,8 +107,14 @@ pub struct Semaphore {
     /// The number of permits that this handle declares.
     declared: u32,
     declaring: Arc<Declaring>,
-    /// This handle gives out no more permits.
-    closed: AtomicBool,
+    closing: Arc<Closing>,
+}
+
+/// Whether a handle gives out no more permits, and the bell that rings then.
+#[derive(Debug, Default)]
+struct Closing {
+    is_closed: AtomicBool,
+    bell: Bell,
 }
 
 impl<B: ?Sized> Locks<B> {
@@ -138,7 +145,7 @@ impl<B: ?Sized> Locks<B> {
             backend: Arc::clone(counting.get_or_init(|| Arc::new(Arc::clone(&self.backend)))),
             declared,
             declaring: Arc::new(Declaring::new(Declaration::default())),
-            closed: AtomicBool::new(false),
+            closing: Arc::default(),
         })
     }
 }
@@ -289,7 +296,8 @@ impl Semaphore {
     /// # }
     /// ```
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closing.is_closed.store(true, Ordering::Release);
+        self.closing.bell.ring();
         self.lock.rouse();
     }
 
@@ -318,7 +326,7 @@ impl Semaphore {
     /// if the semaphore is [closed for all](Self::close_for_all) or the locks are [shut
     /// down](crate::Locks::shutdown).
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closing.is_closed.load(Ordering::Acquire)
     }
 
     /// Whether the semaphore is [closed for all](Self::close_for_all). Asks the store.

@@ -1,8 +1,10 @@
 //! Semaphores whose number of permits a deployment changes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::ErrorKind;
+use lock_core::memory::Verb;
 use lock_sync::{AcquireError, Declaration, Locks, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 
@@ -103,4 +105,18 @@ async fn a_declaration_ends_with_the_handle() {
     let shut = pair.here.shutdown();
     let (refused, _) = tokio::join!(waiting, shut);
     assert_eq!(refused.err(), Some(AcquireError::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_ends_a_wait_that_still_declares_the_number() {
+    let pair = Pair::local();
+    let here = Arc::new(winner(&pair.here, 2));
+    let gate = pair.ours.faults().on(Verb::Count).hold_requests();
+    let waiting = tokio::spawn(Arc::clone(&here).acquire_owned());
+    gate.arrived(1).await;
+    here.close();
+    let began = Instant::now();
+    let closed = tokio::time::timeout(TTL, waiting).await.expect("it hears of the close");
+    assert_eq!(closed.unwrap().err(), Some(AcquireError::Closed));
+    assert_eq!(began.elapsed(), Duration::ZERO);
 }

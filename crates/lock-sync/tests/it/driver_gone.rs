@@ -1,25 +1,18 @@
 //! A driver on a runtime of the app, and what is left when that runtime shuts down.
 
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use lock_core::ErrorKind;
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_sync::{Handoff, LockError, Locks, LossReason, MutexGuard, TryLockError};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::{Pair, eventually, poll_once};
+use crate::support::{Pair, eventually, must_end, poll_once};
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
-
-/// Runs on a thread of its own, which must end.
-fn must_end<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || sender.send(work()));
-    receiver.recv_timeout(Duration::from_secs(20)).expect("it hangs, or has panicked")
 }
 
 fn has_stopped<T>(result: &Result<T, LockError>) -> bool {
@@ -152,4 +145,20 @@ fn nothing_stays_behind_when_it_goes_while_a_release_is_tried_again() {
     drop(gone);
     drop((mutex, locks, backend));
     assert_eq!(left.strong_count(), 0);
+}
+
+#[test]
+fn streams_end() {
+    must_end(|| {
+        let gone = runtime();
+        let pair = Pair::build(|builder| builder.on_runtime(gone.handle().clone()));
+        let mut versions = pair.here.stored_mutex("it", 0).unwrap().subscribe();
+        let mut leaders = Box::pin(pair.here.election("leader").unwrap().observe().into_stream());
+        runtime().block_on(async {
+            assert_eq!(leaders.next().await.unwrap().unwrap(), None);
+            gone.shutdown_background();
+            while versions.next().await.is_some() {}
+            while leaders.next().await.is_some() {}
+        });
+    });
 }

@@ -262,6 +262,10 @@ async fn the_wait_limit_counts_for_everything_but_the_work() {
     let waited = begin.elapsed();
     assert!(waited >= TTL && waited < TTL + Duration::from_millis(100), "{waited:?}");
     assert_eq!(*attempt.await.unwrap(), 1);
+    let mut reset = here;
+    let _gate = pair.ours.faults().on(Verb::Cell).hold_requests();
+    let reset = tokio::time::timeout(TTL, reset.reset()).await.expect("it has a limit");
+    assert!(matches!(reset, Err(OnceCellError::Timeout { .. })), "{reset:?}");
 }
 
 #[tokio::test]

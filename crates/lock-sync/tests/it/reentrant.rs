@@ -10,7 +10,7 @@ use lock_sync::{
     LockError, Locks, LossReason, MutexGuard, OwnedMutexGuard, Owner, OwnerGuard, ReentrantMutex,
     Reentry, ReleaseError, TryLockError, owner_scope_sync,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{Pair, dropped_after, eventually, poll_once};
 
@@ -395,4 +395,19 @@ async fn debug_sends_no_request_and_shows_no_secret() {
     drop(guard);
     assert!(!format!("{here:?} {owner:?} {:?}", pair.here).contains(&secret));
     assert_eq!(pair.ours.stats().acquires, asked.acquires);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_waits_for_the_releases_of_many_owners_as_long_as_for_one() {
+    let pair = Pair::local();
+    let mutex = pair.here.reentrant_mutex("it", ()).unwrap();
+    let _gate = pair.ours.faults().on(Verb::Release).hold_replies();
+    for _ in 0..10 {
+        let mut owner = Owner::new().unwrap();
+        drop(mutex.lock_as(&mut owner).await.unwrap());
+        pair.all_released().await;
+    }
+    let began = Instant::now();
+    drop(mutex.try_lock_as(&mut Owner::new().unwrap()).await.unwrap());
+    assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
 }

@@ -201,3 +201,21 @@ async fn out_of_reach_is_an_error() {
     pair.ours.faults().heal();
     assert!(here.acquire().await.is_ok());
 }
+
+/// The permits of a holder that kept them for too long may already be with another holder.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_permits_that_are_lost_cannot_be_forgotten() {
+    let cap = Duration::from_secs(1);
+    let pair = Pair::local_with(|builder| builder.max_hold(cap));
+    let semaphore = pair.here.semaphore("it", 8).unwrap();
+    let mut older = semaphore.acquire_many(4).await.unwrap();
+    drop(older.split(2).unwrap());
+    sleep(Duration::from_millis(2)).await;
+    let younger = semaphore.acquire_many(2).await.unwrap();
+    sleep(cap - Duration::from_millis(1)).await;
+    assert!(!older.lease().is_valid() && younger.lease().is_valid());
+    older.split(1).unwrap().forget();
+    drop((older, younger));
+    pair.all_released().await;
+    assert_eq!(semaphore.available_permits().await.unwrap(), 8);
+}

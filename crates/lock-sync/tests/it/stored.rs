@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use lock_core::memory::Verb;
 use lock_core::{ErrorKind, FencingToken};
-use lock_sync::{Bytes, Codec, CodecError, CommitError, LockError, Locks, SaveError};
+use lock_sync::{Bytes, Codec, CodecError, CommitError, Handoff, LockError, Locks, SaveError};
 use lock_sync::{StoredMutex, StoredMutexGuard, StoredUpdateError, TryLockError};
 use tokio::task::yield_now;
 
-use crate::support::{Pair, assert_refuses_to_block, poll_once};
+use crate::support::{Pair, assert_refuses_to_block, must_end, poll_once};
 
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
@@ -184,6 +185,33 @@ fn synchronous_code_locks_and_commits() {
     guard.blocking_commit().unwrap();
     assert_eq!(*there.blocking_lock().unwrap(), 5);
     assert_refuses_to_block("blocking_lock", file!(), || drop(here.blocking_lock()));
+}
+
+/// The lease does not end with the commit, because a task of this process waits for the lock as well.
+#[test]
+fn synchronous_code_commits_beside_a_runtime_that_stands_still() {
+    must_end(|| {
+        let still = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let pair = Pair::build(|builder| builder.handoff(Handoff::Fair));
+        pair.ours.faults().on(Verb::Release).delay_requests(Duration::from_millis(1));
+        let (here, there) = pair.stored();
+        let mut guard = here.blocking_lock().unwrap();
+        let (mut theirs, mut ours) = (Box::pin(there.lock()), Box::pin(here.lock()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert!(poll_once(theirs.as_mut()).await.is_pending());
+            assert!(poll_once(ours.as_mut()).await.is_pending());
+            while pair.here.inspect("it").await.unwrap().waiting == 0 {
+                yield_now().await;
+            }
+        });
+        *guard += 1;
+        let entered = still.enter();
+        guard.blocking_commit().unwrap();
+        drop(entered);
+        runtime.block_on(async { assert_eq!(*theirs.await.unwrap(), 4) });
+        runtime.block_on(async { assert_eq!(*ours.await.unwrap(), 4) });
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -279,6 +279,15 @@ async fn a_wait_limit_ends_a_load_that_has_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_limit_ends_a_snapshot_that_has_no_answer() {
+    let pair = Pair::local_with(|builder| builder.wait_limit(TTL / 3));
+    let (here, _) = pair.stored();
+    let _gate = pair.ours.faults().on(Verb::Cell).hold_requests();
+    let snapshot = tokio::time::timeout(TTL, here.snapshot()).await.expect("it has a limit");
+    assert!(matches!(snapshot, Err(LockError::Timeout { .. })), "{snapshot:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subscriber_connects_again() {
     let pair = short();
     let (here, there) = pair.stored();

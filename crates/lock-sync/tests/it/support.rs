@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -62,6 +62,13 @@ impl Pair {
     pub(crate) async fn all_released(&self) {
         eventually("all leases are released", || self.store.live_leases() == 0).await;
     }
+}
+
+/// Runs on a thread of its own, which must end.
+pub(crate) fn must_end<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(Duration::from_secs(20)).expect("it hangs, or has panicked")
 }
 
 /// Polls a future once, and so many times more or until it is ready, and drops it. The guard goes before the poll of

@@ -79,10 +79,10 @@ impl<W> Machine<W> {
         valid
     }
 
-    /// Moves this many permits of a hold into a new hold. `None` unless the hold keeps at least one.
+    /// Moves this many permits of a live hold into a new hold. `None` unless the hold keeps at least one.
     pub(in super::super) fn split(&mut self, hold: HoldId, part: u32) -> Option<HoldId> {
         let leased = self.seats.get_mut(hold.seat())?.live_mut()?;
-        let holding = *leased.holds.get(hold)?;
+        let holding = *leased.holds.get(hold).filter(|holding| holding.is_live())?;
         let Mode::Permits { take, of } = holding.mode else { return None };
         let rest = take.checked_sub(part).filter(|rest| *rest > 0 && part > 0)?;
         leased.holds.change(hold, |holding| holding.mode = Mode::Permits { take: rest, of });

@@ -114,7 +114,7 @@ impl RemoteCell {
         let committed = LoadedValue::new(Some(Cell::new(value.to_vec(), write.token, true)));
         hold.wrote(Some(&committed));
         let key = self.key();
-        if let Err(error) = hold.release().await {
+        if let Err(error) = hold.release_from(self.bare.home()).await {
             // The value is stored. The driver goes on with the release, or the lease has ended.
             tracing::debug!(%key, %error, "the release after a commit was not confirmed");
         }

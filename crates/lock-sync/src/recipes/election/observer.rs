@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::stream::{Stream, unfold};
-use lock_core::Error;
+use lock_core::{Error, ErrorKind};
 
 use super::LeaderInfo;
 use crate::bare::{Denial, Limit};
@@ -60,7 +60,8 @@ impl Observer {
         }
     }
 
-    /// The results of [`next`](Self::next) as a stream without end.
+    /// The results of [`next`](Self::next) as a stream. It ends after an error of the kind
+    /// [`ErrorKind::ShuttingDown`]: no later result would differ.
     ///
     /// # Examples
     ///
@@ -80,7 +81,12 @@ impl Observer {
     pub fn into_stream(
         self,
     ) -> impl Stream<Item = Result<Option<LeaderInfo>, Error>> + Send + Sync + 'static {
-        unfold(self, async |mut observer| Some((observer.next().await, observer)))
+        unfold(Some(self), async |observer| {
+            let mut observer = observer?;
+            let next = observer.next().await;
+            let is_last = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown);
+            Some((next, (!is_last).then_some(observer)))
+        })
     }
 }
 
@@ -94,6 +100,6 @@ fn error(denial: Denial) -> Error {
     match denial {
         Denial::Failed(error) | Denial::Timeout(Some(error)) => error,
         // A load has no wait limit, and the store refuses no load.
-        other => Error::new(lock_core::ErrorKind::Other, format!("cannot look: {other:?}")),
+        other => Error::new(ErrorKind::Other, format!("cannot look: {other:?}")),
     }
 }

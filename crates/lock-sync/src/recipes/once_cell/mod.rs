@@ -199,8 +199,12 @@ impl<T> OnceCell<T> {
     /// # }
     /// ```
     pub async fn reset(&mut self) -> Result<(), OnceCellError> {
-        let hold = self.remote.lock(self.remote.bare().default_wait()).await?;
-        self.remote.store(&hold, None).await?;
+        let (limit, bare) = (self.limit(), self.remote.bare());
+        let erasing = async {
+            let hold = self.remote.lock(limit.wait(bare)).await?;
+            self.remote.store(&hold, None).await.map_err(OnceCellError::from)
+        };
+        limit.bound(bare, erasing).await?;
         self.value.take();
         Ok(())
     }

@@ -57,7 +57,7 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     pub async fn snapshot(&self) -> Result<Snapshot<T>, LockError> {
         let remote = &self.core.remote;
         let limit = Limit::of(remote.bare().default_wait(), remote.bare());
-        match remote.peek(limit).await? {
+        match limit.bound(remote.bare(), remote.peek(limit)).await? {
             Some(cell) if !cell.settled => {
                 let wait = limit.wait(remote.bare());
                 let guard = self.lock_within(&self.core, wait).await?;

@@ -5,19 +5,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::stream::{Stream, unfold};
-use lock_core::{Cell, FencingToken, Key};
+use lock_core::{Cell, ErrorKind, FencingToken, Key};
 
 use super::StoredMutex;
 use super::codec::Codec;
 use super::reading::Snapshot;
 use crate::bare::{Denial, Limit, Wait};
 use crate::error::LockError;
-use crate::recipes::cell::Watcher;
+use crate::recipes::cell::{RemoteCell, Watcher};
 
 /// The versions of the value of a [`StoredMutex`], as a stream. [`StoredMutex::subscribe`] returns it.
 ///
 /// The stream may skip versions, but never goes back. It comes to the latest version in the end, as
-/// a [`tokio::sync::watch`] does. It ends after [`Locks::shutdown`](crate::Locks::shutdown).
+/// a [`tokio::sync::watch`] does. It ends after [`Locks::shutdown`](crate::Locks::shutdown), and with the runtime of the
+/// driver.
 #[must_use = "streams do nothing unless polled"]
 pub struct Versions<T> {
     key: Key,
@@ -108,11 +109,7 @@ impl<T, C: Codec<T>> Following<T, C> {
                     () = self.watcher.changed() => self.stale = true,
                 }
             }
-            let loaded = tokio::select! {
-                biased;
-                () = remote.bare().closed() => return None,
-                loaded = remote.peek(Limit::none()) => loaded,
-            };
+            let loaded = load(remote).await?;
             self.stale = false;
             match loaded {
                 Ok(Some(cell)) if self.is_news(&cell) => {
@@ -155,6 +152,20 @@ impl<T, C: Codec<T>> Following<T, C> {
         self.told.as_ref().is_none_or(|told| {
             cell.token > told.token || cell.token == told.token && cell.value != told.value
         })
+    }
+}
+
+/// The present value. `None` if no load can succeed any more: after a shutdown, or if the runtime of the driver has
+/// ended.
+async fn load(remote: &RemoteCell) -> Option<Result<Option<Cell>, Denial>> {
+    let loaded = tokio::select! {
+        biased;
+        () = remote.bare().closed() => return None,
+        loaded = remote.peek(Limit::none()) => loaded,
+    };
+    match loaded {
+        Err(Denial::Failed(error)) if error.kind() == ErrorKind::ShuttingDown => None,
+        loaded => Some(loaded),
     }
 }
 

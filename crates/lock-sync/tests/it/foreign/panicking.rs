@@ -1,13 +1,19 @@
 //! Wakers that panic. They stop no other waker, and no drop panics because of them.
 
-use lock_sync::OwnedMutexGuard;
+use lock_sync::{MutexGuard, OwnedMutexGuard};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
+use std::time::Duration;
 
 use futures::executor::block_on;
+use lock_core::ErrorKind;
 use lock_core::memory::Verb;
+use tokio::time::{sleep, timeout};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::set_default;
+use tracing::{Event, Metadata, Subscriber};
 
 use super::{Flag, in_time, poll, poll_into_line, until};
 use crate::support::Pair;
@@ -61,6 +67,44 @@ fn a_guard_that_is_dropped_wakes_all_readers() {
         until("the second is woken", || flag.is_up());
         assert!(block_on(one).is_ok() && block_on(two).is_ok());
     });
+}
+
+/// A subscriber to traces that panics at each event.
+struct PanickingLog;
+
+impl Subscriber for PanickingLog {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("a log panics on purpose");
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_panics_stops_no_renewal_and_no_release() {
+    let ttl = Duration::from_secs(3);
+    let _logged = set_default(PanickingLog);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    let faults = pair.ours.faults();
+    faults.on(Verb::Renew).fail_next(1, ErrorKind::Unreachable);
+    sleep(2 * ttl).await;
+    assert!(MutexGuard::lease(&guard).is_valid());
+    faults.on(Verb::Release).fail_next(1, ErrorKind::Unreachable);
+    drop(guard);
+    drop(timeout(ttl / 3, there.lock()).await.expect("the release is tried again").unwrap());
 }
 
 #[test]
