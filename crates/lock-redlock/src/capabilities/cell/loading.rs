@@ -38,26 +38,34 @@ pub(super) async fn from<N: QuorumNode + CellBackend>(
     Ok(loaded)
 }
 
-/// Adds the values of the nodes that are not in `known` and vote for the lease, until the latest value is clear.
+/// The latest value, with the answers of further nodes: those that are not in `known` and vote for the lease.
 ///
 /// A node that has voted refuses the late writes of earlier holders, as the nodes that granted the lease do.
+///
+/// # Errors
+///
+/// If too few nodes answer to tell the latest value.
 pub(super) async fn from_others<N: QuorumNode + CellBackend>(
     core: &Arc<Core<N>>,
     claim: &Claim,
     known: NodeSet,
-    loaded: &mut Loaded,
-) {
+    mut loaded: Loaded,
+) -> Result<Option<Cell>> {
     let all: NodeSet = (0..core.quorum.nodes()).collect();
     let owner = core.claims.owner(claim);
     let mut asked = core.ask(all.without(known).iter(), core.settings.patience(), |core, node| {
         let claim = claim.clone();
         async move { vote_first(core, &claim, Ballot { node, owner }).await }
     });
-    while loaded.likeliest().is_err() {
-        let Some((_, cell)) = asked.next().await else { break };
+    let mut latest = loaded.likeliest();
+    while latest.is_err()
+        && let Some((_, cell)) = asked.next().await
+    {
         loaded.cells.extend(cell);
+        latest = loaded.likeliest();
     }
     asked.finish();
+    latest
 }
 
 /// The node votes for the lease, or repeats its vote. Then it tells its value.

@@ -57,11 +57,11 @@ impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
             let message = "it cannot be loaded under a claim that is not held here";
             return Err(Error::new(ErrorKind::NotHeld, message));
         };
-        let mut loaded = loading::from(core, &claim.key, held.nodes).await?;
-        if loaded.likeliest().is_err() {
-            loading::from_others(core, claim, held.nodes, &mut loaded).await;
-        }
-        let latest = loaded.likeliest()?;
+        let loaded = loading::from(core, &claim.key, held.nodes).await?;
+        let latest = match loaded.likeliest() {
+            Ok(latest) => latest,
+            Err(_) => loading::from_others(core, claim, held.nodes, loaded).await?,
+        };
         let now = core.clock.now();
         // The same nodes may have renewed the lease meanwhile.
         let renewed = || core.claims.held(claim, now).map(|held| held.nodes).unwrap_or_default();
