@@ -48,7 +48,7 @@ use crate::locks::Locks;
 use crate::options::options;
 use crate::recipes::cell::{RemoteCell, Unstored};
 
-/// The longest pause after which a waiter loads the round again without a hint.
+/// The shortest pause after which a waiter loads the round again without a hint.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A barrier like [`tokio::sync::Barrier`], at which `n` participants of any processes wait for one another.
