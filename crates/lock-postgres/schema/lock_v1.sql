@@ -135,6 +135,11 @@ CREATE UNLOGGED TABLE lock_v1.standing (
   begun timestamptz                          -- of the quarantine; NULL if no clock may end it
 );
 
+-- Version 3: the tokens of a lease that was exclusive. Its renewals may have brought some, and these may lie far apart.
+
+-- The highest token of such a lease. NULL if the lease has the tokens of its grant alone.
+ALTER TABLE lock_v1.holder ADD COLUMN upto bigint;
+
 -- How locks decide. The functions here are for the verbs alone, which hold the row of the key. Each verb reads the
 -- clock once, after it has the row, and hands the reading on: two readings in one verb would disagree.
 
@@ -330,7 +335,7 @@ BEGIN
     UPDATE lock_v1.key SET owner = o, first = one, count = many, ttl = t, ends = until, client = c WHERE key = k;
   ELSE
     INSERT INTO lock_v1.holder VALUES (k, o, m, lock_v1.take(m), one, many, t, until, c)
-      ON CONFLICT (key, owner, mode) DO UPDATE SET first = one, count = many, ttl = t, ends = until, client = c;
+      ON CONFLICT (key, owner, mode) DO UPDATE SET first = one, count = many, upto = NULL, ttl = t, ends = until, client = c;
   END IF;
 END $$;
 
@@ -899,10 +904,17 @@ BEGIN
   RETURN a;
 END $$;
 
+-- The highest token that a lease got by a renewal; NULL if it never was exclusive. Readers of an exclusive lease may have tokens
+-- of its renewals, and keep them when the lease is converted. All tokens from the first to this one belong to the lease.
+CREATE OR REPLACE FUNCTION lock_v1.highest(k bytea, o text, m text) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN m = 'x' THEN (SELECT last FROM lock_v1.key WHERE key = k)
+    ELSE (SELECT upto FROM lock_v1.holder WHERE key = k AND owner = o AND mode = m) END
+$$;
+
 -- Converts a lease to a weaker mode at once, or to the exclusive one when it is alone.
 CREATE OR REPLACE FUNCTION lock_v1.convert(k bytea, o text, f text, m text, t int, n int, q boolean, c text, most int,
   late timestamptz DEFAULT NULL) RETURNS lock_v1.answer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz; a lock_v1.answer; h record; free timestamptz;
+DECLARE now timestamptz; a lock_v1.answer; h record; free timestamptz; highest bigint;
 BEGIN
   PERFORM lock_v1.insist(lock_v1.is_request(o, m, t, n) AND lock_v1.is_client(c));
   PERFORM lock_v1.enter(k);
@@ -931,10 +943,14 @@ BEGIN
     DELETE FROM lock_v1.waiter WHERE key = k AND owner = o AND mode = m;
     SELECT x.first, x.count INTO h.first, h.count FROM lock_v1.reserve(k, n, now) x;
   END IF;
+  highest := lock_v1.highest(k, o, f);
   PERFORM lock_v1.drop_lease(k, o, f, now);
   PERFORM lock_v1.turn(k, o, m, h.first, h.count, CASE WHEN h.ends > now + lock_v1.ms(t) THEN h.ttl ELSE t END,
     greatest(h.ends, now + lock_v1.ms(t)), c);
-  IF m <> 'x' THEN PERFORM lock_v1.serve(k, '', '', now); END IF;
+  IF m <> 'x' THEN
+    UPDATE lock_v1.holder SET upto = highest WHERE key = k AND owner = o AND mode = m;
+    PERFORM lock_v1.serve(k, '', '', now);
+  END IF;
   PERFORM lock_v1.clear(k, now);
   PERFORM lock_v1.settle(k);
   RETURN lock_v1.granted(k, o, m, c, false, now);
@@ -1348,15 +1364,37 @@ BEGIN
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 
--- For readers, permits and groups, whose tokens have no order.
-CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Keeps the lease with this token, in any mode but the exclusive one, until the transaction ends. Returns whether it is held.
+CREATE OR REPLACE FUNCTION lock_v1.pin_holder(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE now timestamptz; until timestamptz;
 BEGIN
-  SELECT ends INTO until FROM lock_v1.holder WHERE key = k AND tok BETWEEN first AND first + count - 1
+  SELECT ends INTO until FROM lock_v1.holder WHERE key = k AND tok BETWEEN first AND coalesce(upto, first + count - 1)
     ORDER BY ends DESC LIMIT 1 FOR KEY SHARE;
   now := clock_timestamp();
-  IF until > now THEN RETURN; END IF;
+  RETURN coalesce(until > now, false);
+END $$;
+
+-- Keeps the exclusive lease with this token until the transaction ends. Returns whether it is held. Locks no row without such a
+-- lease, because that would keep readers out.
+CREATE OR REPLACE FUNCTION lock_v1.pin_key(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE now timestamptz; until timestamptz;
+BEGIN
+  SELECT ends INTO until FROM lock_v1.key WHERE key = k AND owner <> '' AND tok BETWEEN first AND last FOR KEY SHARE;
+  now := clock_timestamp();
+  RETURN coalesce(until > now, false);
+END $$;
+
+-- For readers, permits and groups, whose tokens have no order. A process lets readers in before the database has converted its
+-- exclusive lease. Under such a lease, a newer token that was seen is that of a writer who came after the reader.
+CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE pinned boolean;
+BEGIN
+  IF lock_v1.pin_holder(k, tok) THEN RETURN; END IF;
+  pinned := lock_v1.pin_key(k, tok);
+  IF pinned AND NOT EXISTS (SELECT FROM lock_v1.fence WHERE key = k AND seen > tok) THEN RETURN; END IF;
+  -- The wait for the row may have been one for the conversion.
+  IF NOT pinned AND lock_v1.pin_holder(k, tok) THEN RETURN; END IF;
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 
@@ -1423,5 +1461,5 @@ BEGIN
   END LOOP;
 END $$;
 
-UPDATE lock_v1.meta SET version = 2, functions = '1000 40662dc10dacc4e2';
+UPDATE lock_v1.meta SET version = 3, functions = '1000 c924b5b7887c5552';
 COMMIT;
