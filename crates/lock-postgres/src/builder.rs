@@ -111,9 +111,10 @@ impl Builder {
     }
 
     /// How many connections run the verbs; [`CONNECTIONS`](Self::CONNECTIONS) by default, and [`MOST_CONNECTIONS`] at
-    /// most. One more renews leases, so that no slow request delays a renewal, and one more listens.
+    /// most. Half as many, and at least one, renew leases, so that no slow request delays a renewal. One more listens.
     ///
-    /// More connections let more locks wait for the disk together.
+    /// More connections let more locks wait for the disk together. On each connection, one renewal waits for the disk after
+    /// the other: with commits of 3 ms, a connection renews some 3 000 leases of 30 s, which are renewed every ten seconds.
     ///
     /// [`MOST_CONNECTIONS`]: Self::MOST_CONNECTIONS
     pub fn connections(mut self, count: NonZeroUsize) -> Self {

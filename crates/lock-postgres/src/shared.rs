@@ -27,9 +27,10 @@ pub(crate) struct Shared {
     /// All statements about a key use one line, so that they run in the order in which they were asked: a release after
     /// the request that it undoes.
     lines: Vec<Arc<Line>>,
-    /// Renewals have a line of their own: no slow request delays them. The order does not matter to a renewal, because
-    /// it follows the answer that brought the lease, and finds nothing after the release.
-    renewals: Arc<Line>,
+    /// Renewals have lines of their own: no slow request delays them. A renewal and other requests need no order, because
+    /// the renewal follows the answer that brought the lease, and finds nothing after the release. All renewals of a key use
+    /// one line, so that an earlier one does not shorten what a later one has prolonged.
+    renewals: Vec<Arc<Line>>,
     pub(crate) inbox: Arc<Inbox>,
     janitor: UnboundedSender<Dropped>,
     last_watch: AtomicI64,
@@ -48,13 +49,14 @@ impl Shared {
         let thread = Thread::start("lock-postgres", async {})?;
         let line = || Arc::new(Line::new(Arc::clone(&verbs)));
         let lines: Vec<_> = (0..connections.max(1)).map(|_| line()).collect();
+        let renewals = (0..lines.len().div_ceil(2)).map(|_| line()).collect();
         let (janitor, dropped) = mpsc::unbounded();
         thread.spawn(clean(dropped, lines.clone()));
         thread.spawn(sweeping(lines[0].clone(), Arc::clone(&verbs), sweep));
         Ok(Arc::new(Self {
             thread,
             lines,
-            renewals: line(),
+            renewals,
             inbox: Arc::new(Inbox::new(direct)),
             janitor,
             last_watch: AtomicI64::new(0),
@@ -84,15 +86,18 @@ impl Shared {
     }
 
     /// Runs a renewal, which returns one row. The time is that of [`Told::sent`].
-    pub(crate) async fn ask_renewal(&self, statement: Statement) -> Result<(Row, Instant), Error> {
-        let (line, statement) = (Arc::clone(&self.renewals), statement.dated());
+    pub(crate) async fn ask_renewal(
+        &self,
+        key: &[u8],
+        statement: Statement,
+    ) -> Result<(Row, Instant), Error> {
+        let (line, statement) = (Arc::clone(line(&self.renewals, key)), statement.dated());
         self.thread.run(async move { line.ask(&statement).await }).await?.one()
     }
 
-    /// Runs a statement on every line at once, that of the renewals among them.
+    /// Runs a statement on every line at once, those of the renewals among them.
     pub(crate) async fn ask_each(&self, sql: &'static str) -> Result<Vec<Row>, Error> {
-        let mut lines = self.lines.clone();
-        lines.push(Arc::clone(&self.renewals));
+        let lines = [self.lines.as_slice(), &self.renewals].concat();
         self.thread
             .run(async move {
                 let statement = Statement::new(sql);
