@@ -7,7 +7,9 @@ use lock_core::{
     Mode, Renew, Renewal,
 };
 use lock_postgres::{PostgresBackend, fence};
-use lock_tests::{SOON, eventually};
+use lock_sync::{Locks, RwLockReadGuard};
+use lock_tests::{SOON, eventually, soon};
+use tokio::runtime::Handle;
 use tokio_postgres::{Client, NoTls};
 
 use crate::support::{Database, claim, granted, long, refused, until_over};
@@ -48,6 +50,26 @@ async fn a_reader_under_an_exclusive_lease_passes_and_keeps_the_lock() {
     until_over(&database);
     granted(&other, &theirs, long()).await;
     assert_eq!(checked(&database, &ours.key, token).await, Err(ErrorKind::NotHeld));
+}
+
+/// At once, and after the database has converted the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_passes_after_its_downgrade() {
+    let database = Database::new();
+    let client = || Locks::builder(database.open()).on_runtime(Handle::current()).build().unwrap();
+    let (one, other) = (client(), client());
+    let (lock, theirs) = (one.rwlock("a", ()).unwrap(), other.rwlock("a", ()).unwrap());
+    let guard = soon(lock.write()).await.unwrap().downgrade();
+    let lease = RwLockReadGuard::lease(&guard);
+    let check = async || {
+        for (key, token) in lease.fencing_tokens() {
+            assert_eq!(checked(&database, key, token).await, Ok(()), "{token}");
+        }
+    };
+    check().await;
+    let beside = soon(theirs.read()).await.unwrap();
+    check().await;
+    drop((guard, beside));
 }
 
 /// A writer of the same process has had the lock since.
