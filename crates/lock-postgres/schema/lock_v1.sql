@@ -919,10 +919,21 @@ CREATE OR REPLACE FUNCTION lock_v1.highest(k bytea, o text, m text) RETURNS bigi
     ELSE (SELECT upto FROM lock_v1.holder WHERE key = k AND owner = o AND mode = m) END
 $$;
 
+-- Gives a lease another mode. It gets no shorter, and in a weaker mode it keeps its tokens.
+CREATE OR REPLACE FUNCTION lock_v1.change(h lock_v1.held, m text, t int, c text, now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE until timestamptz := now + lock_v1.ms(t); highest bigint := lock_v1.highest(h.key, h.owner, h.mode);
+BEGIN
+  PERFORM lock_v1.drop_lease(h.key, h.owner, h.mode, now);
+  PERFORM lock_v1.turn(h.key, h.owner, m, h.first, h.count, CASE WHEN h.ends > until THEN h.ttl ELSE t END,
+    greatest(h.ends, until), c);
+  IF m <> 'x' THEN UPDATE lock_v1.holder SET upto = highest WHERE key = h.key AND owner = h.owner AND mode = m; END IF;
+END $$;
+
 -- Converts a lease to a weaker mode at once, or to the exclusive one when it is alone.
 CREATE OR REPLACE FUNCTION lock_v1.convert(k bytea, o text, f text, m text, t int, n int, q boolean, c text, most int,
   late timestamptz DEFAULT NULL) RETURNS lock_v1.answer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz; a lock_v1.answer; h record; free timestamptz; highest bigint;
+DECLARE now timestamptz; a lock_v1.answer; h lock_v1.held; free timestamptz;
 BEGIN
   PERFORM lock_v1.insist(lock_v1.is_request(o, m, t, n) AND lock_v1.is_client(c));
   PERFORM lock_v1.enter(k);
@@ -951,14 +962,8 @@ BEGIN
     DELETE FROM lock_v1.waiter WHERE key = k AND owner = o AND mode = m;
     SELECT x.first, x.count INTO h.first, h.count FROM lock_v1.reserve(k, n, now) x;
   END IF;
-  highest := lock_v1.highest(k, o, f);
-  PERFORM lock_v1.drop_lease(k, o, f, now);
-  PERFORM lock_v1.turn(k, o, m, h.first, h.count, CASE WHEN h.ends > now + lock_v1.ms(t) THEN h.ttl ELSE t END,
-    greatest(h.ends, now + lock_v1.ms(t)), c);
-  IF m <> 'x' THEN
-    UPDATE lock_v1.holder SET upto = highest WHERE key = k AND owner = o AND mode = m;
-    PERFORM lock_v1.serve(k, '', '', now);
-  END IF;
+  PERFORM lock_v1.change(h, m, t, c, now);
+  IF m <> 'x' THEN PERFORM lock_v1.serve(k, '', '', now); END IF;
   PERFORM lock_v1.clear(k, now);
   PERFORM lock_v1.settle(k);
   RETURN lock_v1.granted(k, o, m, c, false, now);
@@ -1499,5 +1504,5 @@ BEGIN
   END LOOP;
 END $$;
 
-UPDATE lock_v1.meta SET version = 4, functions = '1000 930d1c47a3f32d86';
+UPDATE lock_v1.meta SET version = 4, functions = '1000 7eaa6d9054701459';
 COMMIT;
