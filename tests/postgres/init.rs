@@ -78,9 +78,10 @@ async fn tables_of_version_1_are_brought_to_the_present_version_and_keep_what_th
     assert_eq!(store.store(&ours, token, Some(b"v")).await.unwrap(), Stored::Written);
     database.sql(&format!("SELECT lock_v1.check('it', {token})"));
     let mut watch = queued(&other, &theirs).await;
-    // The second step made two tables, and the functions of a node came with it.
+    // The second step made two tables, and the functions of a node came with it. The next two made a column each.
     database.sql(
         "DROP TABLE lock_v1.node, lock_v1.standing; \
+         ALTER TABLE lock_v1.holder DROP COLUMN upto; ALTER TABLE lock_v1.meta DROP COLUMN reached; \
          DROP FUNCTION lock_v1.place, lock_v1.record, lock_v1.stand, lock_v1.vouch, lock_v1.vote, lock_v1.confirm; \
          UPDATE lock_v1.meta SET version = 1, functions = '0 earlier'",
     );
@@ -88,7 +89,7 @@ async fn tables_of_version_1_are_brought_to_the_present_version_and_keep_what_th
     assert!(old.to_string().contains("call `init`"), "{old}");
     store.init().await.unwrap();
 
-    assert_eq!(database.sql("SELECT version FROM lock_v1.meta"), "2\n");
+    assert_eq!(database.sql("SELECT version FROM lock_v1.meta"), "4\n");
     let tables = "SELECT relname, relpersistence FROM pg_class WHERE relnamespace = 'lock_v1'::regnamespace \
                   AND relname IN ('node', 'standing') ORDER BY relname";
     assert_eq!(database.sql(tables), "node|p\nstanding|u\n");

@@ -94,6 +94,7 @@ async fn every_verb_that_decides_refuses_another_level() {
         "vouch('s', 1000)",
         "force_release('nheld', '')",
         "tidy(10)",
+        "tidy_on(10, NULL)",
     ];
     let app = app(&database).await;
     for (level, verb) in OTHERS.iter().flat_map(|it| verbs.iter().map(move |verb| (it, verb))) {

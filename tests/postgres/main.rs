@@ -18,6 +18,7 @@ mod keepalive;
 mod outages;
 mod pooler;
 mod processes;
+mod readers;
 mod rights;
 mod space;
 mod support;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, select_all};
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Mode, Released, Renew, Renewal, Ttl,
 };
@@ -225,6 +225,38 @@ async fn a_lock_that_is_stuck_delays_no_renewal_and_others_only_for_a_while() {
     assert_eq!(error.kind(), ErrorKind::NotReady, "{error:?}");
     transaction.rollback().await.unwrap();
     assert!(matches!(store.release(&stuck).await.unwrap(), Released::Freed { .. }));
+}
+
+/// Each renewal waits for its commit, so one connection would serve one renewal after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_is_stuck_does_not_delay_all_others() {
+    let database = Database::new();
+    let store = PostgresBackend::builder(database.url()).command_timeout(2 * SOON).build().unwrap();
+    let claims: Vec<_> = (0..8).map(|index| claim(format!("{index}"))).collect();
+    for claim in &claims {
+        granted(&store, claim, long()).await;
+    }
+    let (mut program, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let transaction = program.transaction().await.unwrap();
+    let keep = "SELECT FROM lock_v1.key WHERE key = 'n0' FOR UPDATE";
+    transaction.batch_execute(keep).await.unwrap();
+    let mut renewals = claims.into_iter().map(|claim| {
+        let store = store.clone();
+        tokio::spawn(async move { store.renew(&Renew::new(claim, long())).await })
+    });
+    let stuck = renewals.next().unwrap();
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    eventually("the renewal waits for the row", SOON, || database.sql(waits) == "1\n");
+    let (first, _, others) = soon(select_all(renewals)).await;
+    let first = first.unwrap();
+    assert!(matches!(first, Renewal::Renewed { .. }), "{first:?}");
+    assert!(!stuck.is_finished(), "the others have waited");
+    transaction.rollback().await.unwrap();
+    for renewal in join_all(others.into_iter().chain([stuck])).await {
+        let renewal = renewal.unwrap();
+        assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    }
 }
 
 /// Requests for several locks take the gates of several connections, one after the other. Behind a server that does not

@@ -56,6 +56,67 @@ fn a_sweep_removes_no_more_rows_than_it_is_told() {
     assert_eq!(counts, ["3\n", "3\n", "1\n", "0\n"]);
 }
 
+/// If each call looked at every lock, a call could take longer than the server lets a statement run, and no call would ever
+/// succeed.
+#[test]
+fn a_call_looks_at_a_bounded_number_of_locks() {
+    let database = Database::new();
+    database.sql(
+        "INSERT INTO lock_v1.key (key) SELECT convert_to('n' || i, 'UTF8') FROM generate_series(1, 3000) i",
+    );
+    let looks = || -> u64 {
+        let sql = "SELECT idx_scan FROM pg_stat_all_tables \
+                   WHERE schemaname = 'lock_v1' AND relname = 'holder'";
+        database.sql(sql).trim().parse().unwrap()
+    };
+    let before = looks();
+    assert_eq!(database.sql("SELECT lock_v1.tidy(10)"), "10\n");
+    eventually("the server has counted", SOON, || looks() > before);
+    let looks = looks() - before;
+    assert!(looks < 200, "{looks} looks at holders");
+}
+
+/// Otherwise all clients that are due during a long sweep would join it.
+#[test]
+fn one_client_makes_all_steps_of_a_sweep_unless_it_stops() {
+    let database = Database::new();
+    database.sql(
+        "INSERT INTO lock_v1.key (key) SELECT convert_to('n' || i, 'UTF8') FROM generate_series(1, 5) i",
+    );
+    let step = |from: &str| {
+        let sql = format!(
+            "SELECT removed, convert_from(reached, 'UTF8') FROM lock_v1.tidy_on(2, {from})"
+        );
+        database.sql(&sql).trim().to_owned()
+    };
+    assert_eq!(step("NULL"), "2|n2");
+    assert_eq!(step("NULL"), "0|", "another client has begun to sweep a moment ago");
+    assert_eq!(step("'n2'"), "2|n4");
+    assert_eq!(step("'n2'"), "0|", "the sweep has gone on");
+    database.sql("UPDATE lock_v1.meta SET swept = swept - interval '1 minute'");
+    assert_eq!(step("NULL"), "1|", "the sweep goes on where it was");
+    assert_eq!(step("NULL"), "0|", "a sweep was done a moment ago");
+}
+
+/// Locks in use are more than one statement looks at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_sweeps_behind_many_locks_in_use() {
+    let database = Database::new();
+    database.sql(
+        "INSERT INTO lock_v1.key (key, last) SELECT convert_to('n' || i, 'UTF8'), lock_v1.floor(clock_timestamp()) \
+           FROM generate_series(1, 1000) i; \
+         INSERT INTO lock_v1.key (key) VALUES ('nold')",
+    );
+    let store = PostgresBackend::builder(database.url()).sweep_interval(Duration::from_millis(20));
+    let store = store.build().unwrap();
+    store.connect().await.unwrap();
+    let old = "SELECT count(*) FROM lock_v1.key WHERE key = 'nold'";
+    eventually("the old row is gone", SOON, || database.sql(old) == "0\n");
+    assert_eq!(database.sql("SELECT count(*) FROM lock_v1.key"), "1000\n");
+    let done = "SELECT reached IS NULL FROM lock_v1.meta";
+    eventually("the sweep is done", SOON, || database.sql(done) == "t\n");
+}
+
 /// A sweep waits for no transaction: neither for one that has checked the fence, nor for a verb.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_passes_by_what_is_in_use() {

@@ -135,6 +135,19 @@ CREATE UNLOGGED TABLE lock_v1.standing (
   begun timestamptz                          -- of the quarantine; NULL if no clock may end it
 );
 
+-- Version 3: the tokens of a lease that was exclusive. Its renewals may have brought some, and these may lie far apart.
+
+-- The highest token of such a lease. NULL if the lease has the tokens of its grant alone.
+ALTER TABLE lock_v1.holder ADD COLUMN upto bigint;
+
+-- Version 4: how far a sweep has come, so that each step of it is short.
+
+-- The last key of the step before; NULL between two sweeps. During a sweep, `swept` is the time of that step.
+ALTER TABLE lock_v1.meta ADD COLUMN reached bytea;
+
+-- It looked at all keys.
+DROP FUNCTION IF EXISTS lock_v1.unused(timestamptz);
+
 -- How locks decide. The functions here are for the verbs alone, which hold the row of the key. Each verb reads the
 -- clock once, after it has the row, and hands the reading on: two readings in one verb would disagree.
 
@@ -330,7 +343,7 @@ BEGIN
     UPDATE lock_v1.key SET owner = o, first = one, count = many, ttl = t, ends = until, client = c WHERE key = k;
   ELSE
     INSERT INTO lock_v1.holder VALUES (k, o, m, lock_v1.take(m), one, many, t, until, c)
-      ON CONFLICT (key, owner, mode) DO UPDATE SET first = one, count = many, ttl = t, ends = until, client = c;
+      ON CONFLICT (key, owner, mode) DO UPDATE SET first = one, count = many, upto = NULL, ttl = t, ends = until, client = c;
   END IF;
 END $$;
 
@@ -899,10 +912,28 @@ BEGIN
   RETURN a;
 END $$;
 
+-- The highest token that a lease got by a renewal; NULL if it never was exclusive. Readers of an exclusive lease may have tokens
+-- of its renewals, and keep them when the lease is converted. All tokens from the first to this one belong to the lease.
+CREATE OR REPLACE FUNCTION lock_v1.highest(k bytea, o text, m text) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN m = 'x' THEN (SELECT last FROM lock_v1.key WHERE key = k)
+    ELSE (SELECT upto FROM lock_v1.holder WHERE key = k AND owner = o AND mode = m) END
+$$;
+
+-- Gives a lease another mode. It gets no shorter, and in a weaker mode it keeps its tokens.
+CREATE OR REPLACE FUNCTION lock_v1.change(h lock_v1.held, m text, t int, c text, now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE until timestamptz := now + lock_v1.ms(t); highest bigint := lock_v1.highest(h.key, h.owner, h.mode);
+BEGIN
+  PERFORM lock_v1.drop_lease(h.key, h.owner, h.mode, now);
+  PERFORM lock_v1.turn(h.key, h.owner, m, h.first, h.count, CASE WHEN h.ends > until THEN h.ttl ELSE t END,
+    greatest(h.ends, until), c);
+  IF m <> 'x' THEN UPDATE lock_v1.holder SET upto = highest WHERE key = h.key AND owner = h.owner AND mode = m; END IF;
+END $$;
+
 -- Converts a lease to a weaker mode at once, or to the exclusive one when it is alone.
 CREATE OR REPLACE FUNCTION lock_v1.convert(k bytea, o text, f text, m text, t int, n int, q boolean, c text, most int,
   late timestamptz DEFAULT NULL) RETURNS lock_v1.answer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz; a lock_v1.answer; h record; free timestamptz;
+DECLARE now timestamptz; a lock_v1.answer; h lock_v1.held; free timestamptz;
 BEGIN
   PERFORM lock_v1.insist(lock_v1.is_request(o, m, t, n) AND lock_v1.is_client(c));
   PERFORM lock_v1.enter(k);
@@ -931,9 +962,7 @@ BEGIN
     DELETE FROM lock_v1.waiter WHERE key = k AND owner = o AND mode = m;
     SELECT x.first, x.count INTO h.first, h.count FROM lock_v1.reserve(k, n, now) x;
   END IF;
-  PERFORM lock_v1.drop_lease(k, o, f, now);
-  PERFORM lock_v1.turn(k, o, m, h.first, h.count, CASE WHEN h.ends > now + lock_v1.ms(t) THEN h.ttl ELSE t END,
-    greatest(h.ends, now + lock_v1.ms(t)), c);
+  PERFORM lock_v1.change(h, m, t, c, now);
   IF m <> 'x' THEN PERFORM lock_v1.serve(k, '', '', now); END IF;
   PERFORM lock_v1.clear(k, now);
   PERFORM lock_v1.settle(k);
@@ -1094,14 +1123,24 @@ CREATE OR REPLACE FUNCTION lock_v1.is_used(k bytea, now timestamptz) RETURNS boo
     OR EXISTS (SELECT FROM lock_v1.watcher WHERE key = k)
 $$;
 
--- The keys of which something can be removed, at first sight.
-CREATE OR REPLACE FUNCTION lock_v1.unused(now timestamptz) RETURNS SETOF bytea LANGUAGE sql STABLE AS $$
-  SELECT key FROM lock_v1.key WHERE last < lock_v1.floor(now - interval '1 hour') AND (owner IS NULL OR ends <= now)
-    AND NOT lock_v1.is_used(key, now)
-  UNION SELECT s.key FROM lock_v1.semaphore s
-    WHERE permits = declared[1] AND NOT closed AND used + interval '1 hour' <= now
-      AND NOT EXISTS (SELECT FROM lock_v1.key x WHERE x.key = s.key)
-  UNION SELECT f.key FROM lock_v1.fence f WHERE NOT EXISTS (SELECT FROM lock_v1.key x WHERE x.key = f.key)
+-- Whether something of a key can be removed, at first sight. A semaphore or a fence may have no row of its key.
+CREATE OR REPLACE FUNCTION lock_v1.unused(k bytea, now timestamptz) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN EXISTS (SELECT FROM lock_v1.key WHERE key = k) THEN
+      EXISTS (SELECT FROM lock_v1.key WHERE key = k AND last < lock_v1.floor(now - interval '1 hour')
+        AND (owner IS NULL OR ends <= now)) AND NOT lock_v1.is_used(k, now)
+    ELSE
+      EXISTS (SELECT FROM lock_v1.fence WHERE key = k) OR EXISTS (SELECT FROM lock_v1.semaphore
+        WHERE key = k AND permits = declared[1] AND NOT closed AND used + interval '1 hour' <= now)
+    END
+$$;
+
+-- The next keys behind `lo`, in their order. The table of the keys may lack some of them.
+CREATE OR REPLACE FUNCTION lock_v1.keys_behind(lo bytea, most int) RETURNS SETOF bytea LANGUAGE sql STABLE AS $$
+  SELECT key FROM (
+    (SELECT key FROM lock_v1.key WHERE key > lo ORDER BY key LIMIT most)
+    UNION (SELECT key FROM lock_v1.semaphore WHERE key > lo ORDER BY key LIMIT most)
+    UNION (SELECT key FROM lock_v1.fence WHERE key > lo ORDER BY key LIMIT most)) x
+  ORDER BY key LIMIT most
 $$;
 
 -- Removes what there is of a key, if all of it is unused and in no other transaction's hands. Returns whether it did.
@@ -1121,26 +1160,46 @@ BEGIN
   RETURN true;
 END $$;
 
--- Removes up to `most` locks that were not used for an hour, and the watches of clients that are gone. Tokens go on, because
--- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. Clients call it at
--- intervals. One call in ten minutes does the work, or goes on with it; the others return 0. Returns how many locks are gone.
-CREATE OR REPLACE FUNCTION lock_v1.tidy(most int)
-RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz := clock_timestamp(); k bytea; removed int := 0;
+-- Removes the watches of clients that are gone: at most so many, because a statement has a limit. The rows of the keys stay as they
+-- are: such a client never comes back, and a key that is not `plain` is merely slower.
+CREATE OR REPLACE FUNCTION lock_v1.end_watches(most int) RETURNS void LANGUAGE sql VOLATILE AS $$
+  DELETE FROM lock_v1.watcher WHERE ctid = ANY (ARRAY(
+    SELECT w.ctid FROM lock_v1.watcher w WHERE w.client = ANY (ARRAY(
+      SELECT client FROM (SELECT DISTINCT client FROM lock_v1.watcher) x WHERE NOT lock_v1.is_there(client))) LIMIT most))
+$$;
+
+-- One step of a sweep: looks at the next `most` locks, and removes those that were not used for an hour. Tokens go on, because
+-- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. A client calls it at
+-- intervals, with `former` NULL, and goes on with what it returned, until that is NULL: then the sweep is done, or is not due, or
+-- another client does it. A sweep is due ten minutes after the last one; another client goes on with one that rests for a minute.
+CREATE OR REPLACE FUNCTION lock_v1.tidy_on(most int, former bytea, OUT removed int, OUT reached bytea)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE now timestamptz := clock_timestamp(); k bytea; behind bytea; seen int := 0;
 BEGIN
   PERFORM lock_v1.check_level();
-  PERFORM FROM lock_v1.meta WHERE swept + interval '10 minutes' <= now FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN RETURN 0; END IF;
-  -- Without the rows of the keys: such a client never comes back, and a key that is not `plain` is merely slower.
-  DELETE FROM lock_v1.watcher WHERE client = ANY (ARRAY(
-    SELECT client FROM (SELECT DISTINCT client FROM lock_v1.watcher) x WHERE NOT lock_v1.is_there(client)));
-  FOR k IN SELECT * FROM lock_v1.unused(now) LOOP
-    EXIT WHEN removed >= most;
-    removed := removed + lock_v1.sweep(k, now)::int;
+  removed := 0;
+  SELECT x.reached INTO behind FROM lock_v1.meta x WHERE CASE
+      WHEN former IS NOT NULL THEN x.reached = former
+      WHEN x.reached IS NOT NULL THEN x.swept + interval '1 minute' <= now
+      ELSE x.swept + interval '10 minutes' <= now END
+    FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN; END IF;
+  IF behind IS NULL THEN PERFORM lock_v1.end_watches(100000); END IF;
+  FOR k IN SELECT * FROM lock_v1.keys_behind(coalesce(behind, ''), most) LOOP
+    seen := seen + 1;
+    reached := k;
+    IF lock_v1.unused(k, now) THEN removed := removed + lock_v1.sweep(k, now)::int; END IF;
   END LOOP;
-  IF removed < most THEN UPDATE lock_v1.meta SET swept = now; END IF;
+  IF seen < most THEN reached := NULL; END IF;
+  UPDATE lock_v1.meta x SET reached = tidy_on.reached, swept = now;
   PERFORM set_config('synchronous_commit', 'off', true);
-  RETURN removed;
+END $$;
+
+-- One step of a sweep, from wherever the sweep is. Returns how many locks are gone.
+CREATE OR REPLACE FUNCTION lock_v1.tidy(most int)
+RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN (SELECT removed FROM lock_v1.tidy_on(most, (SELECT reached FROM lock_v1.meta)));
 END $$;
 
 -- The sessions that keep a lock by an open transaction, which has checked the fence.
@@ -1348,15 +1407,37 @@ BEGIN
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 
--- For readers, permits and groups, whose tokens have no order.
-CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Keeps the lease with this token, in any mode but the exclusive one, until the transaction ends. Returns whether it is held.
+CREATE OR REPLACE FUNCTION lock_v1.pin_holder(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE now timestamptz; until timestamptz;
 BEGIN
-  SELECT ends INTO until FROM lock_v1.holder WHERE key = k AND tok BETWEEN first AND first + count - 1
+  SELECT ends INTO until FROM lock_v1.holder WHERE key = k AND tok BETWEEN first AND coalesce(upto, first + count - 1)
     ORDER BY ends DESC LIMIT 1 FOR KEY SHARE;
   now := clock_timestamp();
-  IF until > now THEN RETURN; END IF;
+  RETURN coalesce(until > now, false);
+END $$;
+
+-- Keeps the exclusive lease with this token until the transaction ends. Returns whether it is held. Locks no row without such a
+-- lease, because that would keep readers out.
+CREATE OR REPLACE FUNCTION lock_v1.pin_key(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE now timestamptz; until timestamptz;
+BEGIN
+  SELECT ends INTO until FROM lock_v1.key WHERE key = k AND owner <> '' AND tok BETWEEN first AND last FOR KEY SHARE;
+  now := clock_timestamp();
+  RETURN coalesce(until > now, false);
+END $$;
+
+-- For readers, permits and groups, whose tokens have no order. A process lets readers in before the database has converted its
+-- exclusive lease. Under such a lease, a newer token that was seen is that of a writer who came after the reader.
+CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE pinned boolean;
+BEGIN
+  IF lock_v1.pin_holder(k, tok) THEN RETURN; END IF;
+  pinned := lock_v1.pin_key(k, tok);
+  IF pinned AND NOT EXISTS (SELECT FROM lock_v1.fence WHERE key = k AND seen > tok) THEN RETURN; END IF;
+  -- The wait for the row may have been one for the conversion.
+  IF NOT pinned AND lock_v1.pin_holder(k, tok) THEN RETURN; END IF;
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 
@@ -1423,5 +1504,5 @@ BEGIN
   END LOOP;
 END $$;
 
-UPDATE lock_v1.meta SET version = 2, functions = '1000 40662dc10dacc4e2';
+UPDATE lock_v1.meta SET version = 4, functions = '1000 7eaa6d9054701459';
 COMMIT;

@@ -185,12 +185,12 @@ impl PostgresBackend {
 
     async fn ask_renewal(&self, request: &Renew) -> Result<Renewal, Error> {
         let sql = "SELECT * FROM lock_v1.renew($1, $2, $3, $4, $5, $6, $7)";
-        let (_, statement) = Self::about(sql, &request.claim)?;
+        let (key, statement) = Self::about(sql, &request.claim)?;
         let statement = statement
             .int(millis(request.ttl))
             .int(i32::try_from(request.tokens).unwrap_or(i32::MAX))
             .text(self.shared.inbox.name());
-        let (row, sent) = self.shared.ask_renewal(statement).await?;
+        let (row, sent) = self.shared.ask_renewal(&key, statement).await?;
         Answer::of(&row)?.renewal(request.ttl, sent)
     }
 

@@ -58,6 +58,9 @@ pub async fn check(
 
 /// As [`check`], for a lease in any other mode: of a reader, of permits or of a group. Their tokens have no order.
 ///
+/// A reader also passes while the lease of its process is still exclusive: after a downgrade, the database hears of it a
+/// moment later. Such a reader fails if a newer token of that lease was seen.
+///
 /// # Errors
 ///
 /// As [`check`].

@@ -7,7 +7,12 @@ use crate::answer::column;
 use crate::failure;
 
 /// The steps from an empty database to the present version, in order.
-const STEPS: [&str; 2] = [include_str!("schema/tables.sql"), include_str!("schema/standing.sql")];
+const STEPS: [&str; 4] = [
+    include_str!("schema/tables.sql"),
+    include_str!("schema/standing.sql"),
+    include_str!("schema/range.sql"),
+    include_str!("schema/reached.sql"),
+];
 
 const DECIDE: &str = include_str!("schema/decide.sql");
 const SERVE: &str = include_str!("schema/serve.sql");

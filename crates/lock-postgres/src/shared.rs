@@ -13,6 +13,7 @@ use lock_core::hints::hints;
 use lock_core::runtime::Thread;
 use lock_core::{Error, ErrorKind, Instant, Key, Watch};
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
 use crate::answer::column;
 use crate::inbox::{Dropped, Hints, Inbox};
@@ -26,9 +27,10 @@ pub(crate) struct Shared {
     /// All statements about a key use one line, so that they run in the order in which they were asked: a release after
     /// the request that it undoes.
     lines: Vec<Arc<Line>>,
-    /// Renewals have a line of their own: no slow request delays them. The order does not matter to a renewal, because
-    /// it follows the answer that brought the lease, and finds nothing after the release.
-    renewals: Arc<Line>,
+    /// Renewals have lines of their own: no slow request delays them. A renewal and other requests need no order, because
+    /// the renewal follows the answer that brought the lease, and finds nothing after the release. All renewals of a key use
+    /// one line, so that an earlier one does not shorten what a later one has prolonged.
+    renewals: Vec<Arc<Line>>,
     pub(crate) inbox: Arc<Inbox>,
     janitor: UnboundedSender<Dropped>,
     last_watch: AtomicI64,
@@ -47,13 +49,14 @@ impl Shared {
         let thread = Thread::start("lock-postgres", async {})?;
         let line = || Arc::new(Line::new(Arc::clone(&verbs)));
         let lines: Vec<_> = (0..connections.max(1)).map(|_| line()).collect();
+        let renewals = (0..lines.len().div_ceil(2)).map(|_| line()).collect();
         let (janitor, dropped) = mpsc::unbounded();
         thread.spawn(clean(dropped, lines.clone()));
-        thread.spawn(sweeping(lines[0].clone(), sweep));
+        thread.spawn(sweeping(lines[0].clone(), Arc::clone(&verbs), sweep));
         Ok(Arc::new(Self {
             thread,
             lines,
-            renewals: line(),
+            renewals,
             inbox: Arc::new(Inbox::new(direct)),
             janitor,
             last_watch: AtomicI64::new(0),
@@ -83,15 +86,18 @@ impl Shared {
     }
 
     /// Runs a renewal, which returns one row. The time is that of [`Told::sent`].
-    pub(crate) async fn ask_renewal(&self, statement: Statement) -> Result<(Row, Instant), Error> {
-        let (line, statement) = (Arc::clone(&self.renewals), statement.dated());
+    pub(crate) async fn ask_renewal(
+        &self,
+        key: &[u8],
+        statement: Statement,
+    ) -> Result<(Row, Instant), Error> {
+        let (line, statement) = (Arc::clone(line(&self.renewals, key)), statement.dated());
         self.thread.run(async move { line.ask(&statement).await }).await?.one()
     }
 
-    /// Runs a statement on every line at once, that of the renewals among them.
+    /// Runs a statement on every line at once, those of the renewals among them.
     pub(crate) async fn ask_each(&self, sql: &'static str) -> Result<Vec<Row>, Error> {
-        let mut lines = self.lines.clone();
-        lines.push(Arc::clone(&self.renewals));
+        let lines = [self.lines.as_slice(), &self.renewals].concat();
         self.thread
             .run(async move {
                 let statement = Statement::new(sql);
@@ -198,25 +204,45 @@ async fn end(Dropped { key, session, watch }: Dropped, lines: &[Arc<Line>]) {
     }
 }
 
-/// How many keys one statement removes at most.
-const SWEPT: i32 = 1000;
+/// How many locks one statement of a sweep looks at. It keeps their rows for some hundredths of a second at most.
+const SWEPT: i32 = 200;
+
+/// The database has this time for other work between two statements of a sweep.
+const REST: Duration = Duration::from_millis(20);
 
 /// Has the database remove what was not used for an hour, as long as this client has a connection.
-async fn sweeping(line: Arc<Line>, every: Duration) {
+async fn sweeping(serving: Arc<Line>, dial: Arc<Dial>, every: Duration) {
     loop {
         tokio::time::sleep(around(every)).await;
-        while line.is_open() {
-            let statement = Statement::new("SELECT lock_v1.tidy($1)").int(SWEPT);
-            let removed = line.ask(&statement).await.and_then(|told| match told.rows.first() {
-                Some(row) => column::<i32>(row, 0),
-                None => Ok(0),
-            });
-            if removed.is_ok_and(|removed| removed == SWEPT) {
-                continue;
-            }
-            break;
+        if let Err(error) = sweep(&serving, &dial).await {
+            tracing::debug!(%error, "a sweep has stopped");
         }
     }
+}
+
+/// Makes a sweep, if one is due. The first step finds out whether it is. The others use a connection of their own, so that
+/// they delay no request for a lock.
+async fn sweep(serving: &Line, dial: &Arc<Dial>) -> Result<(), Error> {
+    let mut own = None;
+    let mut reached = None;
+    while serving.is_open() {
+        reached = step(own.as_ref().unwrap_or(serving), reached).await?;
+        if reached.is_none() {
+            break;
+        }
+        own.get_or_insert_with(|| Line::new(Arc::clone(dial)));
+        tokio::time::sleep(REST).await;
+    }
+    Ok(())
+}
+
+/// Makes one step of a sweep. Returns how far the sweep has come, unless it ends here.
+async fn step(line: &Line, former: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, Error> {
+    let statement = Statement::new("SELECT reached FROM lock_v1.tidy_on($1, $2)")
+        .int(SWEPT)
+        .with(former, Type::BYTEA);
+    let told = line.ask(&statement).await?;
+    told.rows.first().map_or(Ok(None), |row| column(row, 0))
 }
 
 /// A time between half of this one and one and a half of it: clients that began together do not go on together.

@@ -193,7 +193,7 @@ BEGIN
     UPDATE lock_v1.key SET owner = o, first = one, count = many, ttl = t, ends = until, client = c WHERE key = k;
   ELSE
     INSERT INTO lock_v1.holder VALUES (k, o, m, lock_v1.take(m), one, many, t, until, c)
-      ON CONFLICT (key, owner, mode) DO UPDATE SET first = one, count = many, ttl = t, ends = until, client = c;
+      ON CONFLICT (key, owner, mode) DO UPDATE SET first = one, count = many, upto = NULL, ttl = t, ends = until, client = c;
   END IF;
 END $$;
 

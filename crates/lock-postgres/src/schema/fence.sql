@@ -24,15 +24,37 @@ BEGIN
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 
--- For readers, permits and groups, whose tokens have no order.
-CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+-- Keeps the lease with this token, in any mode but the exclusive one, until the transaction ends. Returns whether it is held.
+CREATE OR REPLACE FUNCTION lock_v1.pin_holder(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE now timestamptz; until timestamptz;
 BEGIN
-  SELECT ends INTO until FROM lock_v1.holder WHERE key = k AND tok BETWEEN first AND first + count - 1
+  SELECT ends INTO until FROM lock_v1.holder WHERE key = k AND tok BETWEEN first AND coalesce(upto, first + count - 1)
     ORDER BY ends DESC LIMIT 1 FOR KEY SHARE;
   now := clock_timestamp();
-  IF until > now THEN RETURN; END IF;
+  RETURN coalesce(until > now, false);
+END $$;
+
+-- Keeps the exclusive lease with this token until the transaction ends. Returns whether it is held. Locks no row without such a
+-- lease, because that would keep readers out.
+CREATE OR REPLACE FUNCTION lock_v1.pin_key(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE now timestamptz; until timestamptz;
+BEGIN
+  SELECT ends INTO until FROM lock_v1.key WHERE key = k AND owner <> '' AND tok BETWEEN first AND last FOR KEY SHARE;
+  now := clock_timestamp();
+  RETURN coalesce(until > now, false);
+END $$;
+
+-- For readers, permits and groups, whose tokens have no order. A process lets readers in before the database has converted its
+-- exclusive lease. Under such a lease, a newer token that was seen is that of a writer who came after the reader.
+CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE pinned boolean;
+BEGIN
+  IF lock_v1.pin_holder(k, tok) THEN RETURN; END IF;
+  pinned := lock_v1.pin_key(k, tok);
+  IF pinned AND NOT EXISTS (SELECT FROM lock_v1.fence WHERE key = k AND seen > tok) THEN RETURN; END IF;
+  -- The wait for the row may have been one for the conversion.
+  IF NOT pinned AND lock_v1.pin_holder(k, tok) THEN RETURN; END IF;
   RAISE EXCEPTION 'no lease with the fencing token % holds the lock', tok USING ERRCODE = 'LK001';
 END $$;
 

@@ -71,14 +71,24 @@ CREATE OR REPLACE FUNCTION lock_v1.is_used(k bytea, now timestamptz) RETURNS boo
     OR EXISTS (SELECT FROM lock_v1.watcher WHERE key = k)
 $$;
 
--- The keys of which something can be removed, at first sight.
-CREATE OR REPLACE FUNCTION lock_v1.unused(now timestamptz) RETURNS SETOF bytea LANGUAGE sql STABLE AS $$
-  SELECT key FROM lock_v1.key WHERE last < lock_v1.floor(now - interval '1 hour') AND (owner IS NULL OR ends <= now)
-    AND NOT lock_v1.is_used(key, now)
-  UNION SELECT s.key FROM lock_v1.semaphore s
-    WHERE permits = declared[1] AND NOT closed AND used + interval '1 hour' <= now
-      AND NOT EXISTS (SELECT FROM lock_v1.key x WHERE x.key = s.key)
-  UNION SELECT f.key FROM lock_v1.fence f WHERE NOT EXISTS (SELECT FROM lock_v1.key x WHERE x.key = f.key)
+-- Whether something of a key can be removed, at first sight. A semaphore or a fence may have no row of its key.
+CREATE OR REPLACE FUNCTION lock_v1.unused(k bytea, now timestamptz) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN EXISTS (SELECT FROM lock_v1.key WHERE key = k) THEN
+      EXISTS (SELECT FROM lock_v1.key WHERE key = k AND last < lock_v1.floor(now - interval '1 hour')
+        AND (owner IS NULL OR ends <= now)) AND NOT lock_v1.is_used(k, now)
+    ELSE
+      EXISTS (SELECT FROM lock_v1.fence WHERE key = k) OR EXISTS (SELECT FROM lock_v1.semaphore
+        WHERE key = k AND permits = declared[1] AND NOT closed AND used + interval '1 hour' <= now)
+    END
+$$;
+
+-- The next keys behind `lo`, in their order. The table of the keys may lack some of them.
+CREATE OR REPLACE FUNCTION lock_v1.keys_behind(lo bytea, most int) RETURNS SETOF bytea LANGUAGE sql STABLE AS $$
+  SELECT key FROM (
+    (SELECT key FROM lock_v1.key WHERE key > lo ORDER BY key LIMIT most)
+    UNION (SELECT key FROM lock_v1.semaphore WHERE key > lo ORDER BY key LIMIT most)
+    UNION (SELECT key FROM lock_v1.fence WHERE key > lo ORDER BY key LIMIT most)) x
+  ORDER BY key LIMIT most
 $$;
 
 -- Removes what there is of a key, if all of it is unused and in no other transaction's hands. Returns whether it did.
@@ -98,26 +108,46 @@ BEGIN
   RETURN true;
 END $$;
 
--- Removes up to `most` locks that were not used for an hour, and the watches of clients that are gone. Tokens go on, because
--- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. Clients call it at
--- intervals. One call in ten minutes does the work, or goes on with it; the others return 0. Returns how many locks are gone.
-CREATE OR REPLACE FUNCTION lock_v1.tidy(most int)
-RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz := clock_timestamp(); k bytea; removed int := 0;
+-- Removes the watches of clients that are gone: at most so many, because a statement has a limit. The rows of the keys stay as they
+-- are: such a client never comes back, and a key that is not `plain` is merely slower.
+CREATE OR REPLACE FUNCTION lock_v1.end_watches(most int) RETURNS void LANGUAGE sql VOLATILE AS $$
+  DELETE FROM lock_v1.watcher WHERE ctid = ANY (ARRAY(
+    SELECT w.ctid FROM lock_v1.watcher w WHERE w.client = ANY (ARRAY(
+      SELECT client FROM (SELECT DISTINCT client FROM lock_v1.watcher) x WHERE NOT lock_v1.is_there(client))) LIMIT most))
+$$;
+
+-- One step of a sweep: looks at the next `most` locks, and removes those that were not used for an hour. Tokens go on, because
+-- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. A client calls it at
+-- intervals, with `former` NULL, and goes on with what it returned, until that is NULL: then the sweep is done, or is not due, or
+-- another client does it. A sweep is due ten minutes after the last one; another client goes on with one that rests for a minute.
+CREATE OR REPLACE FUNCTION lock_v1.tidy_on(most int, former bytea, OUT removed int, OUT reached bytea)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE now timestamptz := clock_timestamp(); k bytea; behind bytea; seen int := 0;
 BEGIN
   PERFORM lock_v1.check_level();
-  PERFORM FROM lock_v1.meta WHERE swept + interval '10 minutes' <= now FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN RETURN 0; END IF;
-  -- Without the rows of the keys: such a client never comes back, and a key that is not `plain` is merely slower.
-  DELETE FROM lock_v1.watcher WHERE client = ANY (ARRAY(
-    SELECT client FROM (SELECT DISTINCT client FROM lock_v1.watcher) x WHERE NOT lock_v1.is_there(client)));
-  FOR k IN SELECT * FROM lock_v1.unused(now) LOOP
-    EXIT WHEN removed >= most;
-    removed := removed + lock_v1.sweep(k, now)::int;
+  removed := 0;
+  SELECT x.reached INTO behind FROM lock_v1.meta x WHERE CASE
+      WHEN former IS NOT NULL THEN x.reached = former
+      WHEN x.reached IS NOT NULL THEN x.swept + interval '1 minute' <= now
+      ELSE x.swept + interval '10 minutes' <= now END
+    FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN; END IF;
+  IF behind IS NULL THEN PERFORM lock_v1.end_watches(100000); END IF;
+  FOR k IN SELECT * FROM lock_v1.keys_behind(coalesce(behind, ''), most) LOOP
+    seen := seen + 1;
+    reached := k;
+    IF lock_v1.unused(k, now) THEN removed := removed + lock_v1.sweep(k, now)::int; END IF;
   END LOOP;
-  IF removed < most THEN UPDATE lock_v1.meta SET swept = now; END IF;
+  IF seen < most THEN reached := NULL; END IF;
+  UPDATE lock_v1.meta x SET reached = tidy_on.reached, swept = now;
   PERFORM set_config('synchronous_commit', 'off', true);
-  RETURN removed;
+END $$;
+
+-- One step of a sweep, from wherever the sweep is. Returns how many locks are gone.
+CREATE OR REPLACE FUNCTION lock_v1.tidy(most int)
+RETURNS int LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN (SELECT removed FROM lock_v1.tidy_on(most, (SELECT reached FROM lock_v1.meta)));
 END $$;
 
 -- The sessions that keep a lock by an open transaction, which has checked the fence.

@@ -284,10 +284,28 @@ BEGIN
   RETURN a;
 END $$;
 
+-- The highest token that a lease got by a renewal; NULL if it never was exclusive. Readers of an exclusive lease may have tokens
+-- of its renewals, and keep them when the lease is converted. All tokens from the first to this one belong to the lease.
+CREATE OR REPLACE FUNCTION lock_v1.highest(k bytea, o text, m text) RETURNS bigint LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN m = 'x' THEN (SELECT last FROM lock_v1.key WHERE key = k)
+    ELSE (SELECT upto FROM lock_v1.holder WHERE key = k AND owner = o AND mode = m) END
+$$;
+
+-- Gives a lease another mode. It gets no shorter, and in a weaker mode it keeps its tokens.
+CREATE OR REPLACE FUNCTION lock_v1.change(h lock_v1.held, m text, t int, c text, now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE until timestamptz := now + lock_v1.ms(t); highest bigint := lock_v1.highest(h.key, h.owner, h.mode);
+BEGIN
+  PERFORM lock_v1.drop_lease(h.key, h.owner, h.mode, now);
+  PERFORM lock_v1.turn(h.key, h.owner, m, h.first, h.count, CASE WHEN h.ends > until THEN h.ttl ELSE t END,
+    greatest(h.ends, until), c);
+  IF m <> 'x' THEN UPDATE lock_v1.holder SET upto = highest WHERE key = h.key AND owner = h.owner AND mode = m; END IF;
+END $$;
+
 -- Converts a lease to a weaker mode at once, or to the exclusive one when it is alone.
 CREATE OR REPLACE FUNCTION lock_v1.convert(k bytea, o text, f text, m text, t int, n int, q boolean, c text, most int,
   late timestamptz DEFAULT NULL) RETURNS lock_v1.answer LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE now timestamptz; a lock_v1.answer; h record; free timestamptz;
+DECLARE now timestamptz; a lock_v1.answer; h lock_v1.held; free timestamptz;
 BEGIN
   PERFORM lock_v1.insist(lock_v1.is_request(o, m, t, n) AND lock_v1.is_client(c));
   PERFORM lock_v1.enter(k);
@@ -316,9 +334,7 @@ BEGIN
     DELETE FROM lock_v1.waiter WHERE key = k AND owner = o AND mode = m;
     SELECT x.first, x.count INTO h.first, h.count FROM lock_v1.reserve(k, n, now) x;
   END IF;
-  PERFORM lock_v1.drop_lease(k, o, f, now);
-  PERFORM lock_v1.turn(k, o, m, h.first, h.count, CASE WHEN h.ends > now + lock_v1.ms(t) THEN h.ttl ELSE t END,
-    greatest(h.ends, now + lock_v1.ms(t)), c);
+  PERFORM lock_v1.change(h, m, t, c, now);
   IF m <> 'x' THEN PERFORM lock_v1.serve(k, '', '', now); END IF;
   PERFORM lock_v1.clear(k, now);
   PERFORM lock_v1.settle(k);
