@@ -114,15 +114,12 @@ impl Site {
     }
 }
 
-/// A failure after the value was written. A refusal would say that nothing was written.
+/// A failure after the value was written. A refusal would say that nothing was written. A failure after which the client
+/// repeats the whole commit could end in an answer that says so, if another holder has written meanwhile.
 fn after_writing(failure: Failure) -> Failure {
-    match failure {
-        Failure::Error(error) if !error.is_retryable() => {
-            let message = format!("the value is written, and the lease is not released: {error}");
-            Failure::Error(Error::new(ErrorKind::NotReady, message))
-        }
-        failure => failure,
-    }
+    let error = failure.into_error();
+    let message = format!("the value is written, and the lease is not released: {error}");
+    Failure::Error(Error::new(ErrorKind::NotReady, message))
 }
 
 fn on_cell(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
@@ -156,6 +153,17 @@ mod tests {
 
     fn text(text: &str) -> Reply {
         Reply::Text(text.into())
+    }
+
+    #[test]
+    fn a_commit_that_has_written_is_repeated_by_its_caller_alone() {
+        let error = || Error::new(ErrorKind::Denied, "no");
+        for failure in
+            [Failure::Unsent(error()), Failure::Demoted(error()), Failure::Later(error())]
+        {
+            let after = after_writing(failure);
+            assert!(matches!(&after, Failure::Error(error) if error.is_retryable()), "{after:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use lock_core::{Acquire, Cell, Contention, Grant, Hint, Instant, LoadedValue, Ow
 use super::channel::{Id, Seen};
 use super::entering::{Sample, valid_until};
 use super::inbox::Message;
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Woken};
 
 /// The watchers of one lock, and the claims of this client in its queue.
 #[derive(Debug, Default)]
@@ -93,24 +93,24 @@ impl Audience {
     }
 
     /// Turns a message into a hint, if it concerns a claim or a lock of this client.
-    pub(super) fn hear(&mut self, message: Message, received: Instant) {
+    pub(super) fn hear(&mut self, message: Message, received: Instant) -> Woken {
         let hint = match message {
             Message::Wanted => Hint::Contended,
             Message::Value { owner, at, cell } => {
                 if let Some(waiting) = self.find(owner) {
                     waiting.value = Some((at, cell));
                 }
-                return;
+                return Woken::default();
             }
             Message::Next { owner, after } => match self.find(owner) {
                 // The claim may ask at once.
                 Some(_) if after.is_zero() => Hint::Granted { owner, grant: None },
                 Some(_) => Hint::Next { owner, after },
-                None => return,
+                None => return Woken::default(),
             },
             Message::Granted { owner, tokens, pushed, wanted } => {
                 // No script grants a claim that this client has not queued.
-                let Some(waiting) = self.find(owner) else { return };
+                let Some(waiting) = self.find(owner) else { return Woken::default() };
                 let known = waiting.sample.filter(|_| !waiting.confirms);
                 let until =
                     known.and_then(|sample| valid_until(sample, pushed, waiting.claim, received));
@@ -130,31 +130,38 @@ impl Audience {
                 Hint::Granted { owner, grant }
             }
         };
-        self.tell(hint);
+        self.tell(&hint)
     }
 
     /// Turns what a look at the lock found into a hint, if an earlier look found something else. A lock
     /// that was taken is no reason to wake up. If the lock holds nothing, and something `happened` to
     /// it, then it may have been taken and released between two looks.
-    pub(super) fn see(&mut self, seen: Seen, happened: bool) {
+    pub(super) fn see(&mut self, seen: Seen, happened: bool) -> Woken {
         let before = self.seen.replace(seen).flatten();
         match (before, seen) {
-            (Some(_), None) => self.tell(Hint::Released),
-            (None, None) if happened => self.tell(Hint::Released),
-            (Some(before), Some(now)) if before != now => self.tell(Hint::Changed),
-            _ => {}
+            (Some(_), None) => self.tell(&Hint::Released),
+            (None, None) if happened => self.tell(&Hint::Released),
+            (Some(before), Some(now)) if before != now => self.tell(&Hint::Changed),
+            _ => Woken::default(),
         }
     }
 
-    pub(super) fn tell(&self, hint: Hint) {
-        for (_, mailbox) in &self.watchers {
-            mailbox.post(hint.clone());
-        }
+    pub(super) fn tell(&self, hint: &Hint) -> Woken {
+        tell(&self.watchers, hint)
     }
 
     fn find(&mut self, owner: OwnerToken) -> Option<&mut Waiting> {
         self.waiting.iter_mut().find(|waiting| waiting.owner == owner)
     }
+}
+
+/// Leaves a hint for these watchers.
+pub(super) fn tell(watchers: &[(Id, Arc<Mailbox>)], hint: &Hint) -> Woken {
+    let mut woken = Woken::default();
+    for (_, mailbox) in watchers {
+        woken.and(mailbox.post(hint.clone()));
+    }
+    woken
 }
 
 #[cfg(test)]
@@ -209,7 +216,7 @@ mod tests {
 
         /// The grant in the hint for this message, if there is one.
         fn hear(&mut self, message: Message, received: Instant) -> Option<Option<Grant>> {
-            self.audience.hear(message, received);
+            drop(self.audience.hear(message, received));
             match self.next() {
                 Some(Hint::Granted { grant, .. }) => Some(grant),
                 _ => None,
@@ -286,7 +293,7 @@ mod tests {
             (Some(2), true, None),
             (None, false, Some(Hint::Released)),
         ] {
-            scene.audience.see(seen, happened);
+            drop(scene.audience.see(seen, happened));
             assert_eq!(scene.next(), hint);
         }
     }

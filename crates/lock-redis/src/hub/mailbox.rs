@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use futures::task::AtomicWaker;
 use lock_core::{Hint, OwnerToken};
@@ -32,8 +32,8 @@ const HINTS: [(u8, Hint); 5] = [
 ];
 
 impl Mailbox {
-    /// Leaves a hint.
-    pub(crate) fn post(&self, hint: Hint) {
+    /// Leaves a hint. The waker of the watcher is code of others, so the caller wakes it, under no lock.
+    pub(crate) fn post(&self, hint: Hint) -> Woken {
         let bit = match hint {
             Hint::Granted { owner, .. } | Hint::Next { owner, .. } => {
                 let mut claims = self.claims();
@@ -47,12 +47,14 @@ impl Mailbox {
             }
             hint => HINTS.iter().find(|(_, known)| *known == hint).map_or(0, |(bit, _)| *bit),
         };
-        self.set(bit);
+        self.unseen.fetch_or(bit, Ordering::AcqRel);
+        Woken(self.waker.take().into_iter().collect())
     }
 
     /// Says that no more hints come.
     pub(crate) fn end(&self) {
-        self.set(ENDED);
+        self.unseen.fetch_or(ENDED, Ordering::AcqRel);
+        self.waker.wake();
     }
 
     /// The next hint; `None` at the end.
@@ -62,11 +64,6 @@ impl Mailbox {
         }
         self.waker.register(context.waker());
         self.take()
-    }
-
-    fn set(&self, bit: u8) {
-        self.unseen.fetch_or(bit, Ordering::AcqRel);
-        self.waker.wake();
     }
 
     fn take(&self) -> Poll<Option<Hint>> {
@@ -97,6 +94,24 @@ impl Mailbox {
 
     fn claims(&self) -> MutexGuard<'_, Vec<(OwnerToken, Hint)>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The wakers of watchers that have a new hint. Dropping this wakes the watchers.
+#[derive(Debug, Default)]
+#[must_use = "the watchers are woken when this is dropped"]
+pub(crate) struct Woken(Vec<Waker>);
+
+impl Woken {
+    /// Adds the watchers of another hint.
+    pub(crate) fn and(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -135,10 +150,10 @@ mod tests {
     #[test]
     fn hints_wait_until_they_are_seen_and_are_seen_once() {
         let mailbox = Mailbox::default();
-        mailbox.post(Hint::Contended);
-        mailbox.post(Hint::Released);
-        mailbox.post(Hint::Resync);
-        mailbox.post(Hint::Released);
+        drop(mailbox.post(Hint::Contended));
+        drop(mailbox.post(Hint::Released));
+        drop(mailbox.post(Hint::Resync));
+        drop(mailbox.post(Hint::Released));
         let told = [some(Hint::Resync), some(Hint::Released), some(Hint::Contended), Poll::Pending];
         assert_eq!(drain(&mailbox), told);
         assert_eq!(drain(&mailbox), [Poll::Pending]);
@@ -150,9 +165,9 @@ mod tests {
         let [one, other] = [1, 2].map(|byte| OwnerToken::from_bytes([byte; 16]));
         let grant = Grant::new(TokenRange::single(FencingToken::new(7)), Instant::from_nanos(7));
         for (owner, grant) in [(one, None), (other, None), (one, Some(grant.clone()))] {
-            mailbox.post(Hint::Granted { owner, grant });
+            drop(mailbox.post(Hint::Granted { owner, grant }));
         }
-        mailbox.post(Hint::Changed);
+        drop(mailbox.post(Hint::Changed));
         assert_eq!(
             drain(&mailbox),
             [
@@ -163,7 +178,7 @@ mod tests {
             ]
         );
         assert_eq!(drain(&mailbox), [Poll::Pending]);
-        mailbox.post(Hint::Granted { owner: one, grant: None });
+        drop(mailbox.post(Hint::Granted { owner: one, grant: None }));
         assert_eq!(drain(&mailbox).len(), 2);
     }
 
@@ -172,7 +187,7 @@ mod tests {
         let keeper = Keeper(Arc::default());
         let mailbox = Arc::clone(&keeper.0);
         drop(keeper);
-        mailbox.post(Hint::Expired);
+        drop(mailbox.post(Hint::Expired));
         assert_eq!(drain(&mailbox), [some(Hint::Expired), Poll::Ready(None)]);
         assert_eq!(drain(&mailbox), [Poll::Ready(None)]);
     }

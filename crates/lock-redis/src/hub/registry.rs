@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lock_core::{Acquire, Clock, Hint, OwnerToken};
 use tokio::sync::Notify;
 
-use super::audience::Audience;
+use super::audience::{Audience, tell};
 use super::channel::{Channel, Generation, Id, Seen};
 use super::entering::Sample;
 use super::inbox::{Inbox, Message};
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Woken};
 use super::shard::{Shard, is_beside};
 use super::term::Term;
 use crate::wire::Push;
@@ -79,30 +79,30 @@ impl Registry {
     /// Hands on a push of the server.
     pub(crate) fn hear(&self, push: Push<'_>) {
         match push {
-            Push::Message { channel, payload } => self.deliver(channel, payload),
+            Push::Message { channel, payload } => drop(self.deliver(channel, payload)),
             Push::Ended { channel } => self.lock().lose(channel),
             Push::Invalid { key } => self.lock().read_again(key),
             Push::AllInvalid => {
+                let mut woken = Woken::default();
                 let mut state = self.lock();
                 for audience in state.locks.values() {
-                    audience.tell(Hint::Resync);
+                    woken.and(audience.tell(&Hint::Resync));
                 }
                 state.read_all_again();
+                drop(state);
             }
         }
     }
 
     /// Hands a message to all listeners.
-    fn deliver(&self, channel: &[u8], payload: &[u8]) {
+    fn deliver(&self, channel: &[u8], payload: &[u8]) -> Woken {
         let mut state = self.lock();
         if state.inbox.as_deref().is_some_and(|own| is_beside(own, channel)) {
             return state.deliver_to_us(payload);
         }
-        let Some(listeners) = state.channels.get(channel) else { return };
-        let Some(hint) = listeners.topic.hint(payload) else { return };
-        for (_, mailbox) in &listeners.mailboxes {
-            mailbox.post(hint.clone());
-        }
+        let Some(listeners) = state.channels.get(channel) else { return Woken::default() };
+        let hint = listeners.topic.hint(payload);
+        hint.map(|hint| tell(&listeners.mailboxes, &hint)).unwrap_or_default()
     }
 
     /// The channel for messages to this client about the lock: the inbox, if the lock is watched and the inbox is
@@ -177,9 +177,8 @@ impl Registry {
 
     /// Notes what a look at a lock found. The look was the first one, or something `happened` to the lock.
     pub(super) fn see(&self, lock: &Channel, seen: Seen, happened: bool) {
-        if let Some(audience) = self.lock().locks.get_mut(lock) {
-            audience.see(seen, happened);
-        }
+        let woken = self.lock().locks.get_mut(lock).map(|audience| audience.see(seen, happened));
+        drop(woken);
     }
 
     /// Whether this client watches the lock.
@@ -346,12 +345,11 @@ impl Registry {
 }
 
 impl State {
-    fn deliver_to_us(&mut self, payload: &[u8]) {
+    fn deliver_to_us(&mut self, payload: &[u8]) -> Woken {
         let received = Clock::boot().now();
-        let Some((message, lock)) = Message::read(payload) else { return };
-        if let Some(audience) = self.locks.get_mut(lock) {
-            audience.hear(message, received);
-        }
+        let Some((message, lock)) = Message::read(payload) else { return Woken::default() };
+        let audience = self.locks.get_mut(lock);
+        audience.map(|audience| audience.hear(message, received)).unwrap_or_default()
     }
 
     fn read_again(&mut self, key: &[u8]) {

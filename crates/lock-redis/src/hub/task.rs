@@ -194,7 +194,7 @@ impl Task {
             subscriber.listen(members.map(|it| [&*it.lock, &*it.state])).await?;
         }
         for member in self.members.values() {
-            member.keeper.0.post(Hint::Resync);
+            drop(member.keeper.0.post(Hint::Resync));
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Task {
             self.sharding.seek(subscriber, &self.registry, self.generation, slots).await?;
         // Claims that name the former one are heard, but each message to them costs more.
         if is_another {
-            self.members.values().for_each(|member| member.keeper.0.post(Hint::Resync));
+            self.members.values().for_each(|member| drop(member.keeper.0.post(Hint::Resync)));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, rustls};
 
-use crate::wire::Address;
+use crate::wire::{Address, is_final_alert};
 
 /// The certificates to trust, and the one to show. Those of the system are read when they are first needed.
 #[derive(Default)]
@@ -44,8 +44,16 @@ impl Tls {
         connector.connect(name, stream).await.map_err(|error| {
             // An untrusted certificate stays untrusted; a broken connection may work next time.
             let kind = match error.get_ref() {
-                Some(inner) if inner.is::<rustls::Error>() => ErrorKind::Denied,
-                _ => ErrorKind::Unreachable,
+                Some(inner) => match inner.downcast_ref::<rustls::Error>() {
+                    Some(rustls::Error::AlertReceived(_))
+                        if !is_final_alert(&inner.to_string()) =>
+                    {
+                        ErrorKind::Unreachable
+                    }
+                    Some(_) => ErrorKind::Denied,
+                    None => ErrorKind::Unreachable,
+                },
+                None => ErrorKind::Unreachable,
             };
             Error::with_source(kind, format!("no TLS connection to {address}"), error)
         })

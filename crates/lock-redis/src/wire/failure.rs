@@ -188,7 +188,7 @@ fn convert(sent: &Sent<'_>, error: RedisError) -> Error {
             Error::with_source(ErrorKind::Timeout, format!("{address} does not answer"), error)
         }
         // The server ends TLS after the handshake if it does not accept the certificate of the client.
-        Kind::Io if error.to_string().contains("fatal alert") => Error::with_source(
+        Kind::Io if is_final_alert(&error.to_string()) => Error::with_source(
             ErrorKind::Denied,
             format!("{address} did not accept the certificate of this client, or wants one"),
             error,
@@ -210,6 +210,16 @@ fn convert(sent: &Sent<'_>, error: RedisError) -> Error {
         // Texts of other kinds may quote the request.
         kind => Error::new(ErrorKind::Other, format!("a request to {address} failed: {kind:?}")),
     }
+}
+
+/// Whether the other side has ended TLS for a reason that another attempt meets as well, such as a certificate. An alert
+/// about its own trouble, or about bytes that have changed on their way, is none.
+pub(crate) fn is_final_alert(error: &str) -> bool {
+    const PASSING: [&str; 5] =
+        ["InternalError", "BadRecordMac", "DecodeError", "RecordOverflow", "UserCanceled"];
+    error
+        .split_once("fatal alert: ")
+        .is_some_and(|(_, alert)| !PASSING.iter().any(|passing| alert.starts_with(passing)))
 }
 
 /// An error that a server replied with.

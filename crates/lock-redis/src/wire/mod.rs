@@ -20,6 +20,8 @@ mod wording;
 
 pub(crate) use command::{By, Call, Command, Numbers};
 pub(crate) use connection::{Connection, Driver, Push, Version};
+#[cfg(feature = "tls")]
+pub(crate) use failure::is_final_alert;
 pub(crate) use failure::{Failure, Redirect};
 pub(crate) use pubsub::PubSub;
 pub(crate) use refusal::neither;

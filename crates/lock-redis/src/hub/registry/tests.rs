@@ -247,3 +247,40 @@ proptest! {
         }
     }
 }
+
+/// A waker that looks whether the registry is locked, as a task does that the waker polls.
+struct Looks(Registry, std::sync::atomic::AtomicBool);
+
+impl std::task::Wake for Looks {
+    fn wake(self: Arc<Self>) {
+        assert!(self.0.state.try_lock().is_ok(), "the registry is locked");
+        self.1.store(true, std::sync::atomic::Ordering::Release);
+    }
+}
+
+#[test]
+fn watchers_are_woken_under_no_lock() {
+    let (inbox, lock) = (Channel::from(INBOX), Channel::from(LOCK));
+    let looks = Arc::new(Looks(Registry::new(Some(inbox)), false.into()));
+    let (registry, mailbox) = (&looks.0, Arc::<Mailbox>::default());
+    let (by, _lost) = registry.take_over();
+    let channel = Channel::from(&b"lock:{a}:released@0"[..]);
+    registry.enter(&lock, 1, &mailbox);
+    registry.add(&channel, Topic::Releases, 1, &mailbox);
+    registry.confirm(by, [&Channel::from(INBOX), &channel]);
+    let tells: [&dyn Fn(); 3] = [
+        &|| registry.hear(Push::AllInvalid),
+        &|| registry.hear(Push::Message { channel: &channel, payload: b"" }),
+        &|| {
+            registry.see(&lock, Some(1), false);
+            registry.see(&lock, None, true);
+        },
+    ];
+    for tell in tells {
+        let waker = std::task::Waker::from(Arc::clone(&looks));
+        let context = Context::from_waker(&waker);
+        while mailbox.poll_next(&context).is_ready() {}
+        tell();
+        assert!(looks.1.swap(false, std::sync::atomic::Ordering::AcqRel), "it was not woken");
+    }
+}

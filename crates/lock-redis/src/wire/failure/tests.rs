@@ -179,3 +179,15 @@ fn what_is_hidden_does_not_change_what_it_means() {
         assert!(!refused(&format!("ERR {name} it is")).to_string().contains(name));
     }
 }
+
+#[test]
+fn an_alert_is_final_unless_it_is_about_trouble_that_passes() {
+    let is_final = |alert: &str| is_final_alert(&format!("received fatal alert: {alert}"));
+    for alert in ["CertificateRequired", "UnknownCA", "AccessDenied", "HandshakeFailure"] {
+        assert!(is_final(alert), "{alert}");
+    }
+    for alert in ["InternalError", "BadRecordMac"] {
+        assert!(!is_final(alert), "{alert}");
+    }
+    assert!(!is_final_alert("connection reset by peer"));
+}
