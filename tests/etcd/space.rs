@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use lock_core::{
-    AcquireOutcome, Backend, Error, ErrorKind, FencingToken, Released, Renew, Renewal,
+    AcquireOutcome, Backend, Error, ErrorKind, FencingToken, InspectBackend, Released, Renew,
+    Renewal,
 };
 use lock_etcd::EtcdBackend;
 use lock_sync::{Lease, Locks, LossReason, Mutex, MutexGuard};
-use lock_tests::{EtcdServer, Proxy, SOON, soon};
+use lock_tests::{EtcdCluster, EtcdServer, Proxy, SOON, eventually, soon};
 use tokio::task::JoinHandle;
 
 use crate::support::{
@@ -148,4 +149,75 @@ async fn a_holder_that_is_cut_off_loses_its_lease_in_a_full_store() {
     assert_eq!(lost.reason(), LossReason::Expired);
     passes_on(&server, &lease, waiting).await;
     proxy.pass();
+}
+
+/// A cluster that has room for less than six fillers. A member knows its size after each change. The leader waits some
+/// seconds for the others before it gives up the lead.
+fn small_cluster() -> EtcdCluster {
+    let options = ["--quota-backend-bytes=1048576", "--backend-batch-limit=1"];
+    EtcdCluster::with(&[&options[..], &["--election-timeout=5000"]].concat())
+}
+
+fn put_filler(server: &EtcdServer) -> Result<String, String> {
+    server.try_ctl(&["put", "filler", &"x".repeat(100_000)])
+}
+
+/// The leader accepts the request while it has room. Three fillers go before it, and take the room. So the leader carries
+/// the request out, and answers that there was no room.
+async fn outrun_by_fillers<T: Send + 'static>(
+    cluster: &EtcdCluster,
+    leader: usize,
+    request: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let others = [(leader + 1) % 3, (leader + 2) % 3].map(|it| &cluster.members()[it]);
+    let leader = &cluster.members()[leader];
+    let asking = tokio::task::block_in_place(|| {
+        std::thread::scope(|scope| {
+            others.iter().for_each(|it| it.stop());
+            (0..3).for_each(|_| drop(scope.spawn(|| put_filler(leader))));
+            eventually("the fillers wait for the others", SOON, || leader.pending() >= 3);
+            let asking = tokio::spawn(request);
+            eventually("the request waits behind them", SOON, || leader.pending() > 3);
+            others.iter().for_each(|it| it.cont());
+            asking
+        })
+    });
+    soon(asking).await.unwrap()
+}
+
+/// Compacts and defragments every member, and ends the alarms.
+fn make_room_in(cluster: &EtcdCluster, leader: usize) {
+    let leader = &cluster.members()[leader];
+    leader.compact();
+    eventually("there is room", SOON * 3, || {
+        cluster.members().iter().for_each(|it| drop(it.ctl(&["defrag"])));
+        leader.ctl(&["alarm", "disarm"]);
+        leader.try_ctl(&["put", "filler", "x"]).is_ok()
+    });
+}
+
+/// etcd looks for room before it carries a change out, and once more when it does. Only the first look prevents the
+/// change. So a claim may have the lease behind a grant although the answer was an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_fills_the_store_has_a_lease_of_its_own() {
+    let cluster = small_cluster();
+    let place = tokio::task::block_in_place(|| cluster.leader());
+    let leader = &cluster.members()[place];
+    let (store, rival) = (open(leader.url()), open(leader.url()));
+    tokio::task::block_in_place(|| (0..3).for_each(|_| drop(put_filler(leader).unwrap())));
+    let (ours, other) = (claim("it"), claim("other"));
+    // The client has an idle lease then, and knows the document. So its request is one transaction.
+    granted(&store, &ours, long()).await;
+    store.release(&ours).await.unwrap();
+    let (asker, asked) = (store.clone(), ours.clone());
+    let request = async move { attempt(&asker, &asked, long()).await };
+    assert_full(&outrun_by_fillers(&cluster, place, request).await.unwrap_err());
+    assert_eq!(rival.inspect(&ours.key).await.unwrap().holding, 1, "it was carried out");
+    until_granted(&store, &ours, long()).await;
+    tokio::task::block_in_place(|| make_room_in(&cluster, place));
+    until_granted(&store, &other, long()).await;
+    // An end of this hold revokes its lease, and no other one.
+    rival.force_release(&other.key).await.unwrap();
+    let busy = attempt(&rival, &claim("it"), long()).await.unwrap();
+    assert!(matches!(busy, AcquireOutcome::Busy { .. }), "two holders: {busy:?}");
 }

@@ -547,6 +547,18 @@ impl EtcdServer {
         number.unwrap_or_else(|| panic!("no {name} in {text}"))
     }
 
+    /// How many changes the server has proposed to its cluster that the cluster has not carried out yet.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[track_caller]
+    pub fn pending(&self) -> u64 {
+        let text = page::get(self.pages.addr(), "/metrics").expect("the server has figures");
+        let figure = |line: &str| line.strip_prefix("etcd_server_proposals_pending ")?.parse().ok();
+        text.lines().find_map(figure).expect("the server counts its proposals")
+    }
+
     /// How many messages the server has received for each method: a request of one answer is one message, and so is
     /// each message of a stream. [`CommandStats::since`] gives the difference.
     ///

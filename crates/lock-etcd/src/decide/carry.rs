@@ -82,15 +82,19 @@ impl<F> Attempt<'_, F> {
         unplanted: &BTreeSet<i64>,
         unsure: Vec<Option<i64>>,
     ) -> Result<Step<T>, Error> {
-        if !fault.lease_is_over && !failure::is_about_room(&fault.error) {
+        let is_about_room = failure::is_about_room(&fault.error);
+        if !fault.lease_is_over && !is_about_room {
             return Err(fault.error);
         }
-        // Nothing was carried out. So the next request need not write, and may succeed without room.
+        // Nothing is carried out after such an answer. So the next request need not write, and may succeed without room.
         self.turns.iter_mut().zip(unsure).for_each(|(turn, unsure)| turn.unsure = unsure);
-        self.taken.iter_mut().flatten().for_each(Taken::unsend);
-        if !fault.lease_is_over {
+        if is_about_room {
+            // The transaction may have been carried out before. So a claim may hold a key by a lease that was taken,
+            // which stays as it was sent, and the next request reads the documents.
+            self.turns.iter_mut().for_each(|turn| turn.known = None);
             return Err(fault.error);
         }
+        self.taken.iter_mut().flatten().for_each(Taken::unsend);
         // It is one of those that the transaction attaches keys to, and does not compare.
         self.core.retention.forget(retention).await;
         self.learn(&BTreeSet::new(), unplanted);
