@@ -476,6 +476,15 @@ impl EtcdServer {
         self.lease_of_each(prefix).into_iter().filter(|id| *id == 0).count()
     }
 
+    /// How many keys with this prefix are attached to one lease, at most.
+    #[track_caller]
+    pub fn most_keys_of_a_lease(&self, prefix: &str) -> usize {
+        let leases = self.lease_of_each(prefix);
+        let mut counts = std::collections::HashMap::<i64, usize>::new();
+        leases.into_iter().filter(|id| *id != 0).for_each(|id| *counts.entry(id).or_default() += 1);
+        counts.into_values().max().unwrap_or(0)
+    }
+
     fn lease_of_each(&self, prefix: &str) -> Vec<i64> {
         let text = self.ctl(&["get", "--prefix", "--write-out=fields", "--", prefix]);
         let lines = text.lines().filter_map(|line| line.strip_prefix("\"Lease\" : "));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_core::{Clock, Error};
+use lock_core::{Clock, Error, Key};
 
 use super::plan::Plan;
 use super::transaction::{self, Terms};
@@ -40,10 +40,7 @@ impl<F> Attempt<'_, F> {
         F: Act<T>,
     {
         let core = self.core;
-        let rests =
-            |plan: &Plan<T>| plan.is_changed && plan.document.is_at_rest() || plan.bell.rings();
-        let retention =
-            if plans.iter().any(rests) { core.retention.obtain(&core.link).await } else { 0 };
+        let retention = self.retention(&plans).await;
         let taken = self.used_leases(&plans);
         let unplanted = taken.iter().filter(|(_, is_planted)| !is_planted);
         let unplanted: BTreeSet<i64> = unplanted.map(|(id, _)| *id).collect();
@@ -99,6 +96,21 @@ impl<F> Attempt<'_, F> {
         self.core.retention.forget(retention).await;
         self.learn(&BTreeSet::new(), unplanted);
         Ok(Step::Again)
+    }
+
+    /// The lease for what these plans leave. 0 if they leave nothing.
+    async fn retention<T>(&self, plans: &[Plan<T>]) -> i64 {
+        let leaves = |turn: &Seen, plan: &Plan<T>| {
+            let is_left = plan.document.is_at_rest() && transaction::written(turn, plan).is_some();
+            is_left || plan.bell.rings()
+        };
+        let each = self.asks.iter().zip(self.turns.iter()).zip(plans);
+        let leaving = each.filter(|((_, turn), plan)| leaves(turn, plan));
+        let locks: Vec<&Key> = leaving.map(|((ask, _), _)| ask.key).collect();
+        match locks.is_empty() {
+            true => 0,
+            false => self.core.retention.obtain(&self.core.link, &locks).await,
+        }
     }
 
     /// The leases that were taken for these plans, and whether the key of each was written.
