@@ -151,19 +151,18 @@ async fn a_holder_that_is_cut_off_loses_its_lease_in_a_full_store() {
     proxy.pass();
 }
 
-/// A cluster that has room for less than six fillers. A member knows its size after each change. The leader waits some
-/// seconds for the others before it gives up the lead.
+/// How many fillers take more room than a small cluster has.
+const FILLERS: u64 = 5;
+
+/// A cluster that has room for one filler. A member knows its size after each change. The leader waits some seconds for
+/// the others before it gives up the lead.
 fn small_cluster() -> EtcdCluster {
-    let options = ["--quota-backend-bytes=1048576", "--backend-batch-limit=1"];
+    let options = ["--quota-backend-bytes=524288", "--backend-batch-limit=1"];
     EtcdCluster::with(&[&options[..], &["--election-timeout=5000"]].concat())
 }
 
-fn put_filler(server: &EtcdServer) -> Result<String, String> {
-    server.try_ctl(&["put", "filler", &"x".repeat(100_000)])
-}
-
-/// The leader accepts the request while it has room. Three fillers go before it, and take the room. So the leader carries
-/// the request out, and answers that there was no room.
+/// The leader accepts the request while it has room. Fillers go before it, and take the room. So the leader carries the
+/// request out, and answers that there was no room.
 async fn outrun_by_fillers<T: Send + 'static>(
     cluster: &EtcdCluster,
     leader: usize,
@@ -171,13 +170,16 @@ async fn outrun_by_fillers<T: Send + 'static>(
 ) -> T {
     let others = [(leader + 1) % 3, (leader + 2) % 3].map(|it| &cluster.members()[it]);
     let leader = &cluster.members()[leader];
+    let filler = "x".repeat(125_000);
     let asking = tokio::task::block_in_place(|| {
         std::thread::scope(|scope| {
             others.iter().for_each(|it| it.stop());
-            (0..3).for_each(|_| drop(scope.spawn(|| put_filler(leader))));
-            eventually("the fillers wait for the others", SOON, || leader.pending() >= 3);
+            for _ in 0..FILLERS {
+                scope.spawn(|| leader.try_ctl(&["put", "filler", &filler]));
+            }
+            eventually("the fillers wait for the others", SOON, || leader.pending() >= FILLERS);
             let asking = tokio::spawn(request);
-            eventually("the request waits behind them", SOON, || leader.pending() > 3);
+            eventually("the request waits behind them", SOON, || leader.pending() > FILLERS);
             others.iter().for_each(|it| it.cont());
             asking
         })
@@ -204,7 +206,6 @@ async fn a_grant_that_fills_the_store_has_a_lease_of_its_own() {
     let place = tokio::task::block_in_place(|| cluster.leader());
     let leader = &cluster.members()[place];
     let (store, rival) = (open(leader.url()), open(leader.url()));
-    tokio::task::block_in_place(|| (0..3).for_each(|_| drop(put_filler(leader).unwrap())));
     let (ours, other) = (claim("it"), claim("other"));
     // The client has an idle lease then, and knows the document. So its request is one transaction.
     granted(&store, &ours, long()).await;
