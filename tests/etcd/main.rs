@@ -11,6 +11,7 @@ mod costs;
 mod faults;
 mod hints;
 mod history;
+mod leftovers;
 mod limits;
 mod logins;
 mod processes;

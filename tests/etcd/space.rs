@@ -3,16 +3,17 @@
 use std::time::{Duration, Instant};
 
 use lock_core::{
-    AcquireOutcome, Backend, Error, ErrorKind, FencingToken, Released, Renew, Renewal,
+    AcquireOutcome, Backend, Error, ErrorKind, FencingToken, InspectBackend, Released, Renew,
+    Renewal,
 };
 use lock_etcd::EtcdBackend;
 use lock_sync::{Lease, Locks, LossReason, Mutex, MutexGuard};
-use lock_tests::{EtcdServer, Proxy, SOON, soon};
+use lock_tests::{EtcdCluster, EtcdServer, Proxy, SOON, eventually, soon};
 use tokio::task::JoinHandle;
 
 use crate::support::{
     LATE, attempt, builder, claim, granted, let_go, locks, long, open, seconds, until_granted,
-    until_waiting, waits,
+    until_ok, until_waiting, waits,
 };
 
 /// A server that is full soon.
@@ -148,4 +149,79 @@ async fn a_holder_that_is_cut_off_loses_its_lease_in_a_full_store() {
     assert_eq!(lost.reason(), LossReason::Expired);
     passes_on(&server, &lease, waiting).await;
     proxy.pass();
+}
+
+/// How many fillers take more room than a small cluster has.
+const FILLERS: u64 = 5;
+
+/// A cluster that has room for one filler. A member knows its size after each change. The leader waits some seconds for
+/// the others before it gives up the lead.
+fn small_cluster() -> EtcdCluster {
+    let options = ["--quota-backend-bytes=524288", "--backend-batch-limit=1"];
+    EtcdCluster::with(&[&options[..], &["--election-timeout=5000"]].concat())
+}
+
+/// The leader accepts the request while it has room. Fillers go before it, and take the room. So the leader carries the
+/// request out, and answers that there was no room.
+async fn outrun_by_fillers<T: Send + 'static>(
+    cluster: &EtcdCluster,
+    leader: usize,
+    request: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let others = [(leader + 1) % 3, (leader + 2) % 3].map(|it| &cluster.members()[it]);
+    let leader = &cluster.members()[leader];
+    let filler = "x".repeat(125_000);
+    let asking = tokio::task::block_in_place(|| {
+        std::thread::scope(|scope| {
+            others.iter().for_each(|it| it.stop());
+            for _ in 0..FILLERS {
+                scope.spawn(|| leader.try_ctl(&["put", "filler", &filler]));
+            }
+            eventually("the fillers wait for the others", SOON, || leader.pending() >= FILLERS);
+            let asking = tokio::spawn(request);
+            eventually("the request waits behind them", SOON, || leader.pending() > FILLERS);
+            others.iter().for_each(|it| it.cont());
+            asking
+        })
+    });
+    soon(asking).await.unwrap()
+}
+
+/// Removes the fillers from every member, and ends the alarms. Each member looks at its own data, and raises the alarm for
+/// all.
+fn make_room_in(cluster: &EtcdCluster, leader: usize) {
+    let leader = &cluster.members()[leader];
+    leader.ctl(&["del", "filler"]);
+    leader.compact();
+    eventually("there is room", SOON * 3, || {
+        cluster.members().iter().for_each(|it| drop(it.ctl(&["defrag"])));
+        leader.ctl(&["alarm", "disarm"]);
+        cluster.members().iter().all(|it| it.try_ctl(&["put", "any", "x"]).is_ok())
+    });
+}
+
+/// etcd looks for room before it carries a change out, and once more when it does. Only the first look prevents the
+/// change. So a claim may have the lease behind a grant although the answer was an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_fills_the_store_has_a_lease_of_its_own() {
+    let cluster = small_cluster();
+    let place = tokio::task::block_in_place(|| cluster.leader());
+    let leader = &cluster.members()[place];
+    let (store, rival) = (open(leader.url()), open(leader.url()));
+    let (ours, other) = (claim("it"), claim("other"));
+    // The client has an idle lease then, and knows the document. So its request is one transaction.
+    granted(&store, &ours, long()).await;
+    store.release(&ours).await.unwrap();
+    let (asker, asked) = (store.clone(), ours.clone());
+    let request = async move { attempt(&asker, &asked, long()).await };
+    assert_full(&outrun_by_fillers(&cluster, place, request).await.unwrap_err());
+    assert_eq!(rival.inspect(&ours.key).await.unwrap().holding, 1, "it was carried out");
+    until_granted(&store, &ours, long()).await;
+    tokio::task::block_in_place(|| make_room_in(&cluster, place));
+    until_granted(&store, &other, long()).await;
+    // An end of this hold revokes its lease, and no other one.
+    until_ok("it ends", async || rival.force_release(&other.key).await).await;
+    let asking = async || attempt(&rival, &claim("it"), long()).await;
+    let busy = until_ok("it answers", asking).await;
+    assert!(matches!(busy, AcquireOutcome::Busy { .. }), "two holders: {busy:?}");
 }

@@ -35,6 +35,7 @@ pub struct Builder {
     any_version: bool,
     queue_limit: NonZeroU32,
     command_timeout: Duration,
+    sweep_interval: Duration,
     observers: Observers,
     #[cfg(feature = "tls")]
     tls: crate::link::Certificates,
@@ -54,6 +55,11 @@ impl Builder {
     /// [`command_timeout`](Self::command_timeout) sets another time.
     pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
+    /// How often the clients of a cluster look for what dead holders have left, by default: every hour.
+    ///
+    /// [`sweep_interval`](Self::sweep_interval) sets another time.
+    pub const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
     /// What the keys of the locks begin with by default, before a slash: `lock`.
     ///
     /// [`prefix`](Self::prefix) sets another text.
@@ -67,6 +73,7 @@ impl Builder {
             any_version: false,
             queue_limit: Self::QUEUE_LIMIT,
             command_timeout: Self::COMMAND_TIMEOUT,
+            sweep_interval: Self::SWEEP_INTERVAL,
             observers: Observers::none(),
             #[cfg(feature = "tls")]
             tls: crate::link::Certificates::default(),
@@ -128,6 +135,25 @@ impl Builder {
     /// How long a request may take, with the time to connect; [`COMMAND_TIMEOUT`](Self::COMMAND_TIMEOUT) by default.
     pub fn command_timeout(mut self, limit: Duration) -> Self {
         self.command_timeout = limit;
+        self
+    }
+
+    /// How often a client looks for documents of locks whose holders and waiters have died, and for which nobody has
+    /// asked since; [`SWEEP_INTERVAL`](Self::SWEEP_INTERVAL) by default, give or take a half, and a second at least. etcd
+    /// removes such a document one to two hours later. Of all clients with one prefix, one in each interval does the
+    /// work: it lists the keys of the documents, and reads those of locks that are held or keep something.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lock_etcd::EtcdBackend;
+    ///
+    /// let store = EtcdBackend::builder("etcd://localhost").sweep_interval(Duration::from_secs(10 * 60));
+    /// # let _ = store;
+    /// ```
+    pub fn sweep_interval(mut self, interval: Duration) -> Self {
+        self.sweep_interval = interval.max(Duration::from_secs(1));
         self
     }
 
@@ -224,6 +250,7 @@ impl Builder {
             any_version: self.any_version || place.any_version,
             queue_limit: self.queue_limit,
             limit: self.command_timeout,
+            sweep: self.sweep_interval,
             telling: Telling::new(self.observers),
         };
         Ok(EtcdBackend { shared: Shared::start(settings)? })

@@ -24,7 +24,7 @@ const TIMES: usize = 100;
 
 impl Core {
     /// The document of a key, with all that lives in it.
-    async fn look(&self, key: &Key) -> Result<Document<Member>, Error> {
+    pub(crate) async fn look(&self, key: &Key) -> Result<Document<Member>, Error> {
         let reading = Reading::new(vec![key], BTreeSet::new());
         let found = reading.read(&self.link, &self.names).await?;
         let known = found.known.into_iter().next().unwrap_or_default();

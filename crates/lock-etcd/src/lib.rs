@@ -24,6 +24,7 @@ mod member;
 mod naming;
 mod news;
 mod shared;
+mod sweep;
 mod url;
 mod verbs;
 mod voting;

@@ -14,6 +14,7 @@ const RAW: u8 = b'r';
 /// | `<prefix>/b/<key>` | its bell: each change is a hint for every client that watches the lock |
 /// | `<prefix>/a/<lease>` | nothing: it exists as long as the lease of etcd does to which it is attached. Clients put news for the client of a session there |
 /// | `<prefix>/l/<mark>` | the label of the clients with a mark |
+/// | `<prefix>/w` | nothing: while it exists, a client has looked for what dead holders have left |
 /// | `<prefix>/n/record` | the record of the node of a quorum |
 /// | `<prefix>/n/timer` | the name of its quarantine: it exists until the time of the quarantine is over |
 #[derive(Clone, Debug)]
@@ -39,6 +40,11 @@ impl Names {
         self.of_lock("/s/", key.as_bytes(), key.is_as_is())
     }
 
+    /// How all documents begin.
+    pub(crate) fn all_documents(&self) -> Vec<u8> {
+        self.of("/s/", b"")
+    }
+
     /// How the documents of the locks begin whose names begin so.
     pub(crate) fn documents(&self, name: &[u8], raw: bool) -> Vec<u8> {
         self.of_lock("/s/", name, raw)
@@ -46,7 +52,7 @@ impl Names {
 
     /// The lock that has its document here.
     pub(crate) fn key_of(&self, document: &[u8]) -> Option<Key> {
-        key_of(document.strip_prefix(self.of("/s/", b"").as_slice())?)
+        key_of(document.strip_prefix(self.all_documents().as_slice())?)
     }
 
     pub(crate) fn bell(&self, key: &Key) -> Vec<u8> {
@@ -59,6 +65,10 @@ impl Names {
 
     pub(crate) fn label(&self, mark: &ClientMark) -> Vec<u8> {
         self.of("/l/", mark.digits())
+    }
+
+    pub(crate) fn sweep(&self) -> Vec<u8> {
+        self.of("/w", b"")
     }
 
     pub(crate) fn record(&self) -> Vec<u8> {

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) any_version: bool,
     pub(crate) queue_limit: NonZeroU32,
     pub(crate) limit: Duration,
+    /// How often to look for what dead holders have left.
+    pub(crate) sweep: Duration,
     pub(crate) telling: Telling,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn start(settings: Settings) -> Result<Arc<Self>, Error> {
         static CLIENTS: AtomicU64 = AtomicU64::new(0);
-        let Settings { endpoints, prefix, user, any_version, queue_limit, limit, telling } =
+        let Settings { endpoints, prefix, user, any_version, queue_limit, limit, sweep, telling } =
             settings.clone();
         let link = Arc::new(Link::new(endpoints, user, any_version, limit, telling));
         let names = Arc::new(Names::new(prefix));
@@ -70,6 +72,7 @@ impl Shared {
         thread.spawn(Arc::clone(&core).end_places());
         let keeping = Arc::clone(&core);
         thread.spawn(async move { keeping.leases.keep().await });
+        thread.spawn(Arc::clone(&core).sweep(sweep));
         let me = CLIENTS.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Self { thread, core, settings, me }))
     }

@@ -26,7 +26,18 @@ impl EtcdCluster {
     /// As [`EtcdServer::start`].
     #[track_caller]
     pub fn start() -> Self {
-        let mut members = ["a", "b", "c"].map(|name| EtcdServer::new(name, &["--unsafe-no-fsync"]));
+        Self::with(&[])
+    }
+
+    /// As above, with these further options of the command line for each member.
+    ///
+    /// # Panics
+    ///
+    /// As [`EtcdServer::start`].
+    #[track_caller]
+    pub fn with(options: &[&str]) -> Self {
+        let options = [&["--unsafe-no-fsync"], options].concat();
+        let mut members = ["a", "b", "c"].map(|name| EtcdServer::new(name, &options));
         let all = members.each_ref().map(EtcdServer::as_member).join(",");
         for member in &mut members {
             member.options.push(format!("--initial-cluster={all}"));

@@ -476,6 +476,15 @@ impl EtcdServer {
         self.lease_of_each(prefix).into_iter().filter(|id| *id == 0).count()
     }
 
+    /// How many keys with this prefix are attached to one lease, at most.
+    #[track_caller]
+    pub fn most_keys_of_a_lease(&self, prefix: &str) -> usize {
+        let leases = self.lease_of_each(prefix);
+        let mut counts = std::collections::HashMap::<i64, usize>::new();
+        leases.into_iter().filter(|id| *id != 0).for_each(|id| *counts.entry(id).or_default() += 1);
+        counts.into_values().max().unwrap_or(0)
+    }
+
     fn lease_of_each(&self, prefix: &str) -> Vec<i64> {
         let text = self.ctl(&["get", "--prefix", "--write-out=fields", "--", prefix]);
         let lines = text.lines().filter_map(|line| line.strip_prefix("\"Lease\" : "));
@@ -545,6 +554,18 @@ impl EtcdServer {
         let start = format!("\"{name}\" : ");
         let number = text.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok());
         number.unwrap_or_else(|| panic!("no {name} in {text}"))
+    }
+
+    /// How many changes the server has proposed to its cluster that the cluster has not carried out yet.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    #[track_caller]
+    pub fn pending(&self) -> u64 {
+        let text = page::get(self.pages.addr(), "/metrics").expect("the server has figures");
+        let figure = |line: &str| line.strip_prefix("etcd_server_proposals_pending ")?.parse().ok();
+        text.lines().find_map(figure).expect("the server counts its proposals")
     }
 
     /// How many messages the server has received for each method: a request of one answer is one message, and so is

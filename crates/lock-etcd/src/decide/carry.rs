@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
-use lock_core::{Clock, Error};
+use lock_core::{Clock, Error, Key};
 
 use super::plan::Plan;
 use super::transaction::{self, Terms};
@@ -40,10 +40,7 @@ impl<F> Attempt<'_, F> {
         F: Act<T>,
     {
         let core = self.core;
-        let rests =
-            |plan: &Plan<T>| plan.is_changed && plan.document.is_at_rest() || plan.bell.rings();
-        let retention =
-            if plans.iter().any(rests) { core.retention.obtain(&core.link).await } else { 0 };
+        let retention = self.retention(&plans).await;
         let taken = self.used_leases(&plans);
         let unplanted = taken.iter().filter(|(_, is_planted)| !is_planted);
         let unplanted: BTreeSet<i64> = unplanted.map(|(id, _)| *id).collect();
@@ -82,19 +79,38 @@ impl<F> Attempt<'_, F> {
         unplanted: &BTreeSet<i64>,
         unsure: Vec<Option<i64>>,
     ) -> Result<Step<T>, Error> {
-        if !fault.lease_is_over && !failure::is_about_room(&fault.error) {
+        let is_about_room = failure::is_about_room(&fault.error);
+        if !fault.lease_is_over && !is_about_room {
             return Err(fault.error);
         }
-        // Nothing was carried out. So the next request need not write, and may succeed without room.
+        // Nothing is carried out after such an answer. So the next request need not write, and may succeed without room.
         self.turns.iter_mut().zip(unsure).for_each(|(turn, unsure)| turn.unsure = unsure);
-        self.taken.iter_mut().flatten().for_each(Taken::unsend);
-        if !fault.lease_is_over {
+        if is_about_room {
+            // The transaction may have been carried out before. So a claim may hold a key by a lease that was taken,
+            // which stays as it was sent, and the next request reads the documents.
+            self.turns.iter_mut().for_each(|turn| turn.known = None);
             return Err(fault.error);
         }
+        self.taken.iter_mut().flatten().for_each(Taken::unsend);
         // It is one of those that the transaction attaches keys to, and does not compare.
         self.core.retention.forget(retention).await;
         self.learn(&BTreeSet::new(), unplanted);
         Ok(Step::Again)
+    }
+
+    /// The lease for what these plans leave. 0 if they leave nothing.
+    async fn retention<T>(&self, plans: &[Plan<T>]) -> i64 {
+        let leaves = |turn: &Seen, plan: &Plan<T>| {
+            let is_left = plan.document.is_at_rest() && transaction::written(turn, plan).is_some();
+            is_left || plan.bell.rings()
+        };
+        let each = self.asks.iter().zip(self.turns.iter()).zip(plans);
+        let leaving = each.filter(|((_, turn), plan)| leaves(turn, plan));
+        let locks: Vec<&Key> = leaving.map(|((ask, _), _)| ask.key).collect();
+        match locks.is_empty() {
+            true => 0,
+            false => self.core.retention.obtain(&self.core.link, &locks).await,
+        }
     }
 
     /// The leases that were taken for these plans, and whether the key of each was written.

@@ -208,6 +208,9 @@ impl<'a, F> Attempt<'a, F> {
             if ask.is_ending {
                 plan.trust_clock(|id| self.core.leases.lives(id, now));
             }
+            if ask.leaves {
+                plan.leave(known);
+            }
             plans.push(plan);
         }
         Ok(plans)

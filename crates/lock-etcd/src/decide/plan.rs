@@ -36,6 +36,9 @@ pub(crate) struct Ask<'a> {
     pub(crate) is_alone: bool,
     /// Whether the request ends the claim, and no more: then a lease that lives by the clock is not looked at.
     pub(crate) is_ending: bool,
+    /// Whether the request writes a document at rest though nothing has changed, so that the document goes with a lease.
+    /// Then it writes no other document.
+    pub(crate) leaves: bool,
     /// What the request needs to be decided at all.
     pub(crate) expects: Option<Expected<'a>>,
 }
@@ -58,6 +61,7 @@ impl<'a> Ask<'a> {
             ending: None,
             is_alone: false,
             is_ending: false,
+            leaves: false,
             expects: None,
         }
     }
@@ -154,6 +158,15 @@ impl<T> Plan<T> {
         for id in self.freed.iter().filter(|id| lives(**id)) {
             self.own.remove(id);
             self.counted.remove(id);
+        }
+    }
+
+    /// Writes the document if it is at rest, though nothing may have changed. Else makes nothing of the decision.
+    pub(crate) fn leave(&mut self, known: &Known) {
+        if self.document.is_at_rest() && known.revision > 0 {
+            self.is_changed = true;
+        } else {
+            self.discard();
         }
     }
 

@@ -1,3 +1,4 @@
+mod leaving;
 mod limits;
 
 use std::collections::HashSet;

@@ -3,6 +3,8 @@
 mod desk;
 mod places;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -248,9 +250,10 @@ impl Hub {
         let ends = state.places.grant(key, owner, number, now)?;
         let lives_until = state.session?.lives_until;
         drop(state);
-        let left = ends.min(lives_until).saturating_duration_since(now);
-        let drift = Ttl::new(left.max(Duration::from_millis(10))).map_or(left, Ttl::drift);
-        Some(now + left.saturating_sub(drift))
+        let left = ends.saturating_duration_since(now);
+        let own_end = now + left.saturating_sub(drift(left));
+        // The clocks may have differed since the session got its whole time, and not only from now on.
+        Some(own_end.min(lives_until - drift(session::SESSION)))
     }
 
     /// Whether no watch and no place needs a session.
@@ -266,6 +269,11 @@ impl Hub {
     fn waits(&self, claim: &Claim) -> bool {
         self.state().places.waits(claim)
     }
+}
+
+/// By how much the clocks may differ after so long.
+fn drift(time: Duration) -> Duration {
+    Ttl::new(time.max(Ttl::MIN.duration())).map_or(time, Ttl::drift)
 }
 
 fn givers<'a>(ears: impl Iterator<Item = &'a Ear>) -> Vec<Giver> {

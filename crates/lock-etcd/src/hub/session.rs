@@ -14,7 +14,7 @@ use crate::link::{Link, Operation, Transaction};
 use crate::naming::Names;
 
 /// How long etcd keeps a session of which it hears nothing: after this time, a client that has gone is passed over.
-const SESSION: Duration = Duration::from_secs(3);
+pub(super) const SESSION: Duration = Duration::from_secs(3);
 
 /// How often the session is kept alive.
 const PULSE: Duration = Duration::from_secs(1);

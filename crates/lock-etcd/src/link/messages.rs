@@ -20,6 +20,9 @@ pub(crate) struct KeyValue {
     pub(crate) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) value: Vec<u8>,
+    /// The lease to which the key is attached. 0: none.
+    #[prost(int64, tag = "6")]
+    pub(crate) lease: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -1,0 +1,103 @@
+//! What dead holders have left.
+//!
+//! The document of a lock that is held is attached to no lease of etcd. If its holder and all waiters die, it stays as
+//! it is until a client asks for the lock. So a client looks for such documents from time to time, and gives each of
+//! them a lease.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Error, Key};
+
+use crate::core::Core;
+use crate::decide::{Ask, Refresh, ranges};
+use crate::failure;
+use crate::link::{Compare, KeyValue, Operation, Range, Transaction};
+use crate::naming;
+
+/// How many keys one request lists.
+const PAGE: i64 = 500;
+
+impl Core {
+    /// Has this client look in some of these intervals. Of all clients, one looks in each interval.
+    pub(crate) async fn sweep(self: Arc<Self>, every: Duration) {
+        loop {
+            tokio::time::sleep(around(every)).await;
+            if let Err(error) = self.sweep_in_turn(every).await {
+                tracing::debug!(%error, "no look for what dead holders have left");
+            }
+        }
+    }
+
+    async fn sweep_in_turn(&self, every: Duration) -> Result<(), Error> {
+        let key = self.names.sweep();
+        let mut turn = Transaction {
+            compare: vec![Compare::unchanged(key.clone(), 0)],
+            ..Transaction::default()
+        };
+        if !self.link.transact(&turn).await?.succeeded {
+            return Ok(());
+        }
+        let seconds = i64::try_from(every.as_secs()).unwrap_or(i64::MAX).max(1);
+        let (lease, _) = self.link.grant(seconds).await?;
+        turn.success = vec![Operation::put(key, Vec::new(), lease)];
+        if !self.link.transact(&turn).await?.succeeded {
+            return Ok(self.link.revoke(lease).await?);
+        }
+        self.sweep_all().await
+    }
+
+    /// Looks at every document without a lease.
+    async fn sweep_all(&self) -> Result<(), Error> {
+        let first = self.names.all_documents();
+        let range_end = naming::after(&first);
+        let mut from = Some(first);
+        while let Some(key) = from {
+            let range = Range { key, range_end: range_end.clone(), limit: PAGE, keys_only: true };
+            let success = vec![Operation::range(range)];
+            let page = Transaction { success, ..Transaction::default() };
+            let page = ranges(self.link.transact(&page).await?.responses).into_iter().next();
+            let page = page.ok_or_else(|| failure::protocol("no range"))?;
+            let last = page.kvs.last().filter(|_| page.more);
+            from = last.map(|kv| [kv.key.as_slice(), &[0]].concat());
+            let has_no_lease = |kv: &&KeyValue| kv.lease == 0;
+            for kv in page.kvs.iter().filter(has_no_lease) {
+                if let Some(key) = self.names.key_of(&kv.key) {
+                    self.sweep_one(&key).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the document of the lock a lease if nobody who lives holds the lock or waits, and the document keeps
+    /// nothing. The tokens go on from it as long as it is there.
+    async fn sweep_one(&self, key: &Key) -> Result<(), Error> {
+        if !self.look(key).await?.is_at_rest() {
+            return Ok(());
+        }
+        let ask = Ask { leaves: true, ..Ask::about(key) };
+        self.decide(ask, Refresh::Never, |_, _, _| ()).await.map(drop)
+    }
+}
+
+/// A time between half of this one and one and a half of it: clients that began together do not go on together.
+fn around(time: Duration) -> Duration {
+    let random = RandomState::new().build_hasher().finish() % 256;
+    time / 2 + time.mul_f64(random as f64 / 256.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_do_not_sweep_together() {
+        let times: Vec<_> = (0..100).map(|_| around(Duration::from_secs(100))).collect();
+        let bounds = Duration::from_secs(50)..Duration::from_secs(150);
+        assert!(times.iter().all(|it| bounds.contains(it)), "{times:?}");
+        assert!(times.iter().any(|it| *it != times[0]), "{times:?}");
+    }
+}
