@@ -1,4 +1,4 @@
-//! The documents of locks that nobody holds.
+//! The documents of locks without a holder.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn no_lease_has_the_keys_of_thousands_of_locks() {
 
 /// A process that dies leaves the document of its lock without a lease of etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_document_of_a_dead_holder_goes_though_nobody_asks_for_the_lock() {
+async fn the_document_of_a_dead_holder_goes_though_no_client_asks_for_the_lock() {
     let part = Part::new();
     let documents = format!("{}s/", part.folder());
     let without_lease = || part.server.keys_without_lease(&documents);

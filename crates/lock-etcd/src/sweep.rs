@@ -72,7 +72,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives the document of the lock a lease if nobody who lives holds the lock or waits, and the document keeps
+    /// Gives the document of the lock a lease if no living client holds the lock or waits, and the document keeps
     /// nothing. The tokens go on from it as long as it is there.
     async fn sweep_one(&self, key: &Key) -> Result<(), Error> {
         if !self.look(key).await?.is_at_rest() {

@@ -1428,7 +1428,7 @@ BEGIN
 END $$;
 
 -- For readers, permits and groups, whose tokens have no order. A process lets readers in before the database has converted its
--- exclusive lease. Under such a lease, a newer token that was seen is that of a writer who came after the reader.
+-- exclusive lease. Under such a lease, a newer token that was seen is that of a writer that came after the reader.
 CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE pinned boolean;

@@ -45,7 +45,7 @@ fn a_document_of_the_dead_goes_with_a_lease() {
 }
 
 #[test]
-fn a_document_that_somebody_uses_is_not_written() {
+fn a_document_in_use_is_not_written() {
     for over in [vec![], vec![70], vec![9]] {
         let mut stage = used();
         stage.over.extend(over);
