@@ -158,7 +158,7 @@ const FILLERS: u64 = 5;
 /// the others before it gives up the lead.
 fn small_cluster() -> EtcdCluster {
     let options = ["--quota-backend-bytes=524288", "--backend-batch-limit=1"];
-    EtcdCluster::with(&[&options[..], &["--election-timeout=5000"]].concat())
+    EtcdCluster::with(&[&options[..], &["--election-timeout=20000"]].concat())
 }
 
 /// The leader accepts the request while it has room. Fillers go before it, and take the room. So the leader carries the
