@@ -3,7 +3,7 @@
 //! The first request opens a connection. It lives on the runtime in whose context that request was
 //! polled, and serves the requests of that runtime: a reply that is read where it is awaited wakes no
 //! other thread, and to wake one costs as much as the request. An app with a runtime of its own and a
-//! driver for its locks has two connections.
+//! driver for its locks has two connections. Behind sentinels, each of these runtimes also listens to them.
 
 mod calling;
 mod checks;
@@ -31,7 +31,6 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Instant};
 use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time;
 
 pub(crate) use self::connect::{Dedicated, enquire};
@@ -39,6 +38,7 @@ use self::live::CLOCK;
 pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
+use self::sentinels::Ears;
 pub(crate) use self::sentinels::SWITCHED;
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
@@ -68,16 +68,7 @@ struct State {
     /// Why the last attempt failed, and when.
     trouble: Option<(Error, Instant)>,
     /// What listens to the sentinels, if there are any.
-    ears: Option<Ears>,
-}
-
-/// A task that ends when this value is dropped.
-struct Ears(AbortHandle);
-
-impl Drop for Ears {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    ears: Ears,
 }
 
 /// Becomes `Some` when the attempt is over; never if the runtime of the attempt has gone.
@@ -266,7 +257,7 @@ impl Link {
                 tracing::debug!(server = %live.endpoint(), "connected");
                 state.lives.push((runtime, Arc::clone(live)));
                 state.trouble = None;
-                self.listen_to_sentinels(&mut state);
+                self.listen_to_sentinels(&mut state, runtime);
             }
             Err(error) => {
                 tracing::debug!(server = %settings.origin, %error, "cannot connect");
@@ -281,22 +272,19 @@ impl Link {
         over.send_replace(Some(outcome));
     }
 
-    /// Has the sentinels report a new primary. Called on a runtime.
-    fn listen_to_sentinels(&self, state: &mut State) {
+    /// Has the sentinels report a new primary, on the runtime on which this is called.
+    fn listen_to_sentinels(&self, state: &mut State, here: runtime::Id) {
         let Shared { settings, .. } = &*self.0;
         let Origin::Service(service) = &settings.origin else { return };
-        if state.ears.as_ref().is_some_and(|ears| !ears.0.is_finished()) {
-            return;
-        }
-        let link = Arc::downgrade(&self.0);
-        let switched = move |primary: &Address| {
-            if let Some(shared) = link.upgrade() {
-                Self(shared).leave_all_but(primary);
-            }
-        };
-        let listening =
-            sentinels::listen(settings.clone(), Arc::clone(service), Arc::new(switched));
-        state.ears = Some(Ears(tokio::spawn(listening).abort_handle()));
+        state.ears.listen_on(here, || {
+            let link = Arc::downgrade(&self.0);
+            let switched = move |primary: &Address| {
+                if let Some(shared) = link.upgrade() {
+                    Self(shared).leave_all_but(primary);
+                }
+            };
+            sentinels::listen(settings.clone(), Arc::clone(service), Arc::new(switched))
+        });
     }
 
     /// Gives up the connections to servers that are no primary any more.
@@ -304,11 +292,11 @@ impl Link {
         let mut state = self.lock();
         // The pause was on account of the primary that has gone.
         state.respite.reset();
-        let lives = state.lives.iter().map(|(_, live)| Arc::clone(live));
-        let left: Vec<_> =
-            lives.filter(|live| live.endpoint().address != *primary && !live.is_closed()).collect();
+        // Of several tasks that hear of the change, one tells of each connection.
+        let is_left = |live: &Live| live.endpoint().address != *primary && !live.is_closed();
+        let left: Vec<_> = state.lives.extract_if(.., |(_, live)| is_left(live)).collect();
         drop(state);
-        for live in left {
+        for (_, live) in left {
             tracing::info!(server = %live.endpoint(), %primary, "the primary has changed");
             self.settings().telling.redirected(&live.endpoint().address, Some(primary));
             live.leave();

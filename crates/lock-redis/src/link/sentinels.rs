@@ -11,6 +11,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use lock_core::{Error, ErrorKind};
+use tokio::runtime;
+use tokio::task::AbortHandle;
 use tokio::time;
 
 use super::connect::{Dedicated, enquire};
@@ -26,6 +28,33 @@ const GRACE: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
 /// The channel on which sentinels tell of a new primary.
 pub(crate) const SWITCHED: &str = "+switch-master";
+
+/// The tasks that listen to the sentinels: one on each runtime that has opened a connection. A task on a runtime that no
+/// thread drives hears nothing, and looks like one that waits.
+#[derive(Default)]
+pub(super) struct Ears(Vec<(runtime::Id, Ear)>);
+
+/// A task that ends when this value is dropped.
+struct Ear(AbortHandle);
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Ears {
+    /// Has this runtime, on which this is called, listen, unless it does so already. Forgets the runtimes that have gone.
+    pub(super) fn listen_on<L>(&mut self, here: runtime::Id, listening: impl FnOnce() -> L)
+    where
+        L: Future<Output = ()> + Send + 'static,
+    {
+        self.0.retain(|(_, ear)| !ear.0.is_finished());
+        if self.0.iter().all(|(runtime, _)| *runtime != here) {
+            self.0.push((here, Ear(tokio::spawn(listening()).abort_handle())));
+        }
+    }
+}
 
 /// Asks the sentinels for the primary.
 ///
