@@ -25,7 +25,7 @@ mod terms;
 mod tls;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Instant};
@@ -38,8 +38,8 @@ use self::live::CLOCK;
 pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
-use self::sentinels::Ears;
 pub(crate) use self::sentinels::SWITCHED;
+use self::sentinels::{Ears, Follower, Switches};
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
 pub(crate) use self::terms::history;
@@ -69,6 +69,7 @@ struct State {
     trouble: Option<(Error, Instant)>,
     /// What listens to the sentinels, if there are any.
     ears: Ears,
+    switches: Switches,
 }
 
 /// Becomes `Some` when the attempt is over; never if the runtime of the attempt has gone.
@@ -249,8 +250,10 @@ impl Link {
         over: watch::Sender<Option<Result<Arc<Live>, Error>>>,
     ) {
         let Shared { settings, hear, .. } = &*self.0;
-        let outcome = connect_to_primary(settings, hear).await;
+        let before = self.lock().switches.count();
+        let connected = connect_to_primary(settings, hear).await;
         let mut state = self.lock();
+        let outcome = state.unless_replaced(before, &connected);
         state.attempts.retain(|(other, _)| *other != runtime);
         match &outcome {
             Ok(live) => {
@@ -277,19 +280,15 @@ impl Link {
         let Shared { settings, .. } = &*self.0;
         let Origin::Service(service) = &settings.origin else { return };
         state.ears.listen_on(here, || {
-            let link = Arc::downgrade(&self.0);
-            let switched = move |primary: &Address| {
-                if let Some(shared) = link.upgrade() {
-                    Self(shared).leave_all_but(primary);
-                }
-            };
-            sentinels::listen(settings.clone(), Arc::clone(service), Arc::new(switched))
+            let follower = Arc::new(Arc::downgrade(&self.0));
+            sentinels::listen(settings.clone(), Arc::clone(service), follower)
         });
     }
 
     /// Gives up the connections to servers that are no primary any more.
     fn leave_all_but(&self, primary: &Address) {
         let mut state = self.lock();
+        state.switches.hear(primary);
         // The pause was on account of the primary that has gone.
         state.respite.reset();
         // Of several tasks that hear of the change, one tells of each connection.
@@ -327,7 +326,44 @@ async fn connect_to_primary(settings: &Settings, hear: &Hear) -> Result<Arc<Live
     Ok(Arc::new(live))
 }
 
+impl Follower for Weak<Shared> {
+    fn is_at(&self, primary: &Address) -> bool {
+        let Some(shared) = self.upgrade() else { return true };
+        let link = Link(shared);
+        let state = link.lock();
+        let is_there = |live: &Live| live.endpoint().address == *primary || live.is_closed();
+        state.attempts.is_empty() && state.lives.iter().all(|(_, live)| is_there(live))
+    }
+
+    fn follow(&self, primary: &Address) {
+        if let Some(shared) = self.upgrade() {
+            Link(shared).leave_all_but(primary);
+        }
+    }
+}
+
 impl State {
+    /// The outcome of an attempt, unless sentinels have named another primary since there were so many switches.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotReady`] if they have.
+    fn unless_replaced(
+        &self,
+        before: u64,
+        connected: &Result<Arc<Live>, Error>,
+    ) -> Result<Arc<Live>, Error> {
+        let live = connected.clone()?;
+        let server = &live.endpoint().address;
+        match self.switches.successor(server, before) {
+            None => Ok(live),
+            Some(primary) => {
+                let message = format!("{server} is not the primary any more, but {primary} is");
+                Err(Error::new(ErrorKind::NotReady, message))
+            }
+        }
+    }
+
     /// Forgets the connections that have ended.
     fn bury(&mut self) {
         for (_, live) in self.lives.extract_if(.., |(_, live)| live.is_closed()) {
