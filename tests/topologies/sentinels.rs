@@ -128,11 +128,15 @@ async fn one_sentinel_that_answers_is_enough_and_a_service_that_none_knows_is_an
     deployment.sentinels()[0].cont();
 }
 
+fn built(builder: Builder) -> RedisBackend {
+    builder.build().unwrap()
+}
+
 /// The old primary has lost its sentinels and its replica, and goes on to answer. Only a message says that it was
 /// replaced.
 async fn a_client_leaves_a_primary_that_still_answers(
     login: &str,
-    set_up: impl FnOnce(Builder) -> Builder,
+    open: impl FnOnce(Builder) -> RedisBackend,
     prepare: impl FnOnce(&Sentinels),
 ) {
     let patience = Duration::from_millis(500);
@@ -140,7 +144,7 @@ async fn a_client_leaves_a_primary_that_still_answers(
     prepare(&deployment);
     let [old, new] = deployment.servers() else { panic!() };
     let url = deployment.url_as("locks:secret@") + login;
-    let backend = set_up(RedisBackend::builder(url)).build().unwrap();
+    let backend = open(RedisBackend::builder(url));
     let held = claim("a");
     granted(&backend, &held).await;
     let mut watch = backend.watch(&held.key).await.unwrap();
@@ -172,14 +176,28 @@ async fn a_client_leaves_a_primary_that_still_answers(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_leaves_a_primary_that_still_answers_when_sentinels_name_another() {
-    a_client_leaves_a_primary_that_still_answers("", |it| it, |_| {}).await;
+    a_client_leaves_a_primary_that_still_answers("", built, |_| {}).await;
 }
 
 /// With RESP2, messages have a connection of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_with_two_connections_leaves_a_primary_that_still_answers() {
-    a_client_leaves_a_primary_that_still_answers("", |it| it.protocol(Protocol::Resp2), |_| {})
-        .await;
+    let open = |it: Builder| built(it.protocol(Protocol::Resp2));
+    a_client_leaves_a_primary_that_still_answers("", open, |_| {}).await;
+}
+
+/// The first request came from a runtime that no thread drives any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_leaves_a_primary_although_its_first_runtime_stands_still() {
+    let first = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let open = |it: Builder| {
+        let backend = built(it);
+        let asking = async { granted(&backend, &claim("first")).await };
+        tokio::task::block_in_place(|| first.block_on(asking));
+        backend
+    };
+    a_client_leaves_a_primary_that_still_answers("", open, |_| {}).await;
+    first.shutdown_background();
 }
 
 /// The first two sentinels let the client ask, but not listen.
@@ -193,5 +211,5 @@ async fn a_message_of_the_last_sentinel_alone_is_enough() {
             assert_eq!(sentinel.cli(&rules).text(), "OK");
         }
     };
-    a_client_leaves_a_primary_that_still_answers(eyes, |it| it, prepare).await;
+    a_client_leaves_a_primary_that_still_answers(eyes, built, prepare).await;
 }

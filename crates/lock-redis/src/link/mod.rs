@@ -3,7 +3,7 @@
 //! The first request opens a connection. It lives on the runtime in whose context that request was
 //! polled, and serves the requests of that runtime: a reply that is read where it is awaited wakes no
 //! other thread, and to wake one costs as much as the request. An app with a runtime of its own and a
-//! driver for its locks has two connections.
+//! driver for its locks has two connections. Behind sentinels, each of these runtimes also listens to them.
 
 mod calling;
 mod checks;
@@ -25,13 +25,12 @@ mod terms;
 mod tls;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Instant};
 use tokio::runtime::{self, Handle};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time;
 
 pub(crate) use self::connect::{Dedicated, enquire};
@@ -40,6 +39,7 @@ pub(crate) use self::live::{Answer, Live};
 pub(crate) use self::recall::Quarantine;
 pub(crate) use self::respite::Respite;
 pub(crate) use self::sentinels::SWITCHED;
+use self::sentinels::{Ears, Follower, Switches};
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
 pub(crate) use self::terms::history;
@@ -68,16 +68,8 @@ struct State {
     /// Why the last attempt failed, and when.
     trouble: Option<(Error, Instant)>,
     /// What listens to the sentinels, if there are any.
-    ears: Option<Ears>,
-}
-
-/// A task that ends when this value is dropped.
-struct Ears(AbortHandle);
-
-impl Drop for Ears {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    ears: Ears,
+    switches: Switches,
 }
 
 /// Becomes `Some` when the attempt is over; never if the runtime of the attempt has gone.
@@ -258,15 +250,17 @@ impl Link {
         over: watch::Sender<Option<Result<Arc<Live>, Error>>>,
     ) {
         let Shared { settings, hear, .. } = &*self.0;
-        let outcome = connect_to_primary(settings, hear).await;
+        let before = self.lock().switches.count();
+        let connected = connect_to_primary(settings, hear).await;
         let mut state = self.lock();
+        let outcome = state.unless_replaced(before, &connected);
         state.attempts.retain(|(other, _)| *other != runtime);
         match &outcome {
             Ok(live) => {
                 tracing::debug!(server = %live.endpoint(), "connected");
                 state.lives.push((runtime, Arc::clone(live)));
                 state.trouble = None;
-                self.listen_to_sentinels(&mut state);
+                self.listen_to_sentinels(&mut state, runtime);
             }
             Err(error) => {
                 tracing::debug!(server = %settings.origin, %error, "cannot connect");
@@ -281,34 +275,27 @@ impl Link {
         over.send_replace(Some(outcome));
     }
 
-    /// Has the sentinels report a new primary. Called on a runtime.
-    fn listen_to_sentinels(&self, state: &mut State) {
+    /// Has the sentinels report a new primary, on the runtime on which this is called.
+    fn listen_to_sentinels(&self, state: &mut State, here: runtime::Id) {
         let Shared { settings, .. } = &*self.0;
         let Origin::Service(service) = &settings.origin else { return };
-        if state.ears.as_ref().is_some_and(|ears| !ears.0.is_finished()) {
-            return;
-        }
-        let link = Arc::downgrade(&self.0);
-        let switched = move |primary: &Address| {
-            if let Some(shared) = link.upgrade() {
-                Self(shared).leave_all_but(primary);
-            }
-        };
-        let listening =
-            sentinels::listen(settings.clone(), Arc::clone(service), Arc::new(switched));
-        state.ears = Some(Ears(tokio::spawn(listening).abort_handle()));
+        state.ears.listen_on(here, || {
+            let follower = Arc::new(Arc::downgrade(&self.0));
+            sentinels::listen(settings.clone(), Arc::clone(service), follower)
+        });
     }
 
     /// Gives up the connections to servers that are no primary any more.
     fn leave_all_but(&self, primary: &Address) {
         let mut state = self.lock();
+        state.switches.hear(primary);
         // The pause was on account of the primary that has gone.
         state.respite.reset();
-        let lives = state.lives.iter().map(|(_, live)| Arc::clone(live));
-        let left: Vec<_> =
-            lives.filter(|live| live.endpoint().address != *primary && !live.is_closed()).collect();
+        // Of several tasks that hear of the change, one tells of each connection.
+        let is_left = |live: &Live| live.endpoint().address != *primary && !live.is_closed();
+        let left: Vec<_> = state.lives.extract_if(.., |(_, live)| is_left(live)).collect();
         drop(state);
-        for live in left {
+        for (_, live) in left {
             tracing::info!(server = %live.endpoint(), %primary, "the primary has changed");
             self.settings().telling.redirected(&live.endpoint().address, Some(primary));
             live.leave();
@@ -339,7 +326,44 @@ async fn connect_to_primary(settings: &Settings, hear: &Hear) -> Result<Arc<Live
     Ok(Arc::new(live))
 }
 
+impl Follower for Weak<Shared> {
+    fn is_at(&self, primary: &Address) -> bool {
+        let Some(shared) = self.upgrade() else { return true };
+        let link = Link(shared);
+        let state = link.lock();
+        let is_there = |live: &Live| live.endpoint().address == *primary || live.is_closed();
+        state.attempts.is_empty() && state.lives.iter().all(|(_, live)| is_there(live))
+    }
+
+    fn follow(&self, primary: &Address) {
+        if let Some(shared) = self.upgrade() {
+            Link(shared).leave_all_but(primary);
+        }
+    }
+}
+
 impl State {
+    /// The outcome of an attempt, unless sentinels have named another primary since there were so many switches.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotReady`] if they have.
+    fn unless_replaced(
+        &self,
+        before: u64,
+        connected: &Result<Arc<Live>, Error>,
+    ) -> Result<Arc<Live>, Error> {
+        let live = connected.clone()?;
+        let server = &live.endpoint().address;
+        match self.switches.successor(server, before) {
+            None => Ok(live),
+            Some(primary) => {
+                let message = format!("{server} is not the primary any more, but {primary} is");
+                Err(Error::new(ErrorKind::NotReady, message))
+            }
+        }
+    }
+
     /// Forgets the connections that have ended.
     fn bury(&mut self) {
         for (_, live) in self.lives.extract_if(.., |(_, live)| live.is_closed()) {

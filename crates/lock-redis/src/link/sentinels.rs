@@ -2,7 +2,8 @@
 //!
 //! All sentinels are asked at once, whenever a connection is opened. The server that they name has to say itself that
 //! it is a primary. A message of any sentinel that the primary has changed is a hint: connections to other servers are
-//! given up, and the sentinels are asked again.
+//! given up, and the sentinels are asked again. A message may come while nobody listens. So a client that begins to
+//! listen to a sentinel asks it for the primary.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use lock_core::{Error, ErrorKind};
+use tokio::runtime;
+use tokio::task::AbortHandle;
 use tokio::time;
 
 use super::connect::{Dedicated, enquire};
 use super::live::Live;
-use super::settings::Settings;
+use super::settings::{Hear, Settings};
 use super::survey::{Survey, View};
 use crate::topology::Service;
 use crate::wire::{Address, Command, Endpoint, Failure, Push, Reply};
@@ -26,6 +29,66 @@ const GRACE: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
 /// The channel on which sentinels tell of a new primary.
 pub(crate) const SWITCHED: &str = "+switch-master";
+
+/// The tasks that listen to the sentinels: one on each runtime that has opened a connection. A task on a runtime that no
+/// thread drives hears nothing, and looks like one that waits.
+#[derive(Default)]
+pub(super) struct Ears(Vec<(runtime::Id, Ear)>);
+
+/// A task that ends when this value is dropped.
+struct Ear(AbortHandle);
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Ears {
+    /// Has this runtime, on which this is called, listen, unless it does so already. Forgets the runtimes that have gone.
+    pub(super) fn listen_on<L>(&mut self, here: runtime::Id, listening: impl FnOnce() -> L)
+    where
+        L: Future<Output = ()> + Send + 'static,
+    {
+        self.0.retain(|(_, ear)| !ear.0.is_finished());
+        if self.0.iter().all(|(runtime, _)| *runtime != here) {
+            self.0.push((here, Ear(tokio::spawn(listening()).abort_handle())));
+        }
+    }
+}
+
+/// What the sentinels have told of new primaries; pure.
+#[derive(Debug, Default)]
+pub(super) struct Switches {
+    count: u64,
+    last: Option<Address>,
+}
+
+impl Switches {
+    /// A sentinel names a new primary. All sentinels do so after a switch.
+    pub(super) fn hear(&mut self, primary: &Address) {
+        self.count += 1;
+        self.last = Some(primary.clone());
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The primary that has replaced this server since there were so many switches, if one has.
+    pub(super) fn successor(&self, server: &Address, before: u64) -> Option<&Address> {
+        self.last.as_ref().filter(|last| self.count != before && *last != server)
+    }
+}
+
+/// Who follows the primary.
+pub(super) trait Follower: Send + Sync + 'static {
+    /// Whether all connections lead to this server, and none is being opened.
+    fn is_at(&self, primary: &Address) -> bool;
+
+    /// Sentinels name this primary.
+    fn follow(&self, primary: &Address);
+}
 
 /// Asks the sentinels for the primary.
 ///
@@ -88,41 +151,84 @@ pub(super) async fn check_role(live: &Live) -> Result<(), Error> {
     }
 }
 
-/// Listens to all sentinels, and calls `switched` with the address of each new primary. Never ends.
-pub(super) async fn listen(
+/// Listens to all sentinels on behalf of a follower. Never ends.
+pub(super) async fn listen<F: Follower>(
     settings: Settings,
     service: Arc<Service>,
-    switched: Arc<dyn Fn(&Address) + Send + Sync>,
+    follower: Arc<F>,
 ) {
-    let ears = service.sentinels.iter().map(|at| listen_to(&settings, &service, at, &switched));
+    let ears = service.sentinels.iter().map(|sentinel| {
+        let (settings, service, follower) = (&settings, &service, &follower);
+        Listening { settings, service, sentinel, follower }.run()
+    });
     futures::future::join_all(ears).await;
 }
 
-async fn listen_to(
-    settings: &Settings,
-    service: &Arc<Service>,
-    sentinel: &Endpoint,
-    switched: &Arc<dyn Fn(&Address) + Send + Sync>,
-) {
-    let (heard_of, switched) = (Arc::clone(service), Arc::clone(switched));
-    let asked = sentinel.address.clone();
-    let hear: super::settings::Hear = Arc::new(move |push: Push<'_>| {
-        if let Push::Message { channel, payload } = push
-            && channel == SWITCHED.as_bytes()
-            && let Some(primary) = primary_in(payload, &heard_of.name, &asked)
-        {
-            switched(&primary);
-        }
-    });
-    let (endpoint, channel) = (Arc::new(sentinel.clone()), [Arc::from(SWITCHED.as_bytes())]);
-    loop {
-        if let Ok(ear) = Dedicated::open(settings, &endpoint, &hear).await {
-            match ear.pubsub.subscribe(&channel).await {
-                Ok(()) => ear.closed().await,
+/// Listens to one sentinel.
+struct Listening<'a, F> {
+    settings: &'a Settings,
+    service: &'a Arc<Service>,
+    sentinel: &'a Endpoint,
+    follower: &'a Arc<F>,
+}
+
+impl<F: Follower> Listening<'_, F> {
+    async fn run(self) {
+        let (endpoint, hear) = (Arc::new(self.sentinel.clone()), self.hear());
+        loop {
+            match self.subscribed(&endpoint, &hear).await {
+                Ok(ear) => self.stay(&ear).await,
                 Err(error) => tracing::debug!(%error, "cannot listen to a sentinel"),
             }
+            time::sleep(PAUSE).await;
         }
-        time::sleep(PAUSE).await;
+    }
+
+    fn hear(&self) -> Hear {
+        let (service, follower) = (Arc::clone(self.service), Arc::clone(self.follower));
+        let asked = self.sentinel.address.clone();
+        Arc::new(move |push: Push<'_>| {
+            if let Push::Message { channel, payload } = push
+                && channel == SWITCHED.as_bytes()
+                && let Some(primary) = primary_in(payload, &service.name, &asked)
+            {
+                follower.follow(&primary);
+            }
+        })
+    }
+
+    /// Opens a connection and subscribes. Each takes no longer than the time limit of a connection.
+    async fn subscribed(&self, endpoint: &Arc<Endpoint>, hear: &Hear) -> Result<Dedicated, Error> {
+        let ear = Dedicated::open(self.settings, endpoint, hear).await?;
+        let (channel, limit) = ([Arc::from(SWITCHED.as_bytes())], self.settings.connect_timeout);
+        let confirmed = time::timeout(limit, ear.pubsub.subscribe(&channel)).await;
+        confirmed.map_err(|_| {
+            let message = format!("{endpoint} confirms no subscription within {limit:?}");
+            Error::new(ErrorKind::Unreachable, message)
+        })??;
+        Ok(ear)
+    }
+
+    /// Returns when the connection has ended.
+    async fn stay(&self, ear: &Dedicated) {
+        while let Err(error) = self.catch_up().await {
+            tracing::debug!(%error, "cannot ask a sentinel for the primary");
+            if !error.is_retryable() || time::timeout(PAUSE, ear.closed()).await.is_ok() {
+                break;
+            }
+        }
+        ear.closed().await;
+    }
+
+    /// Makes up for messages that were missed. A sentinel that names another primary may be behind the others, so all
+    /// sentinels are asked then.
+    async fn catch_up(&self) -> Result<(), Error> {
+        let view = view(self.settings, self.service, self.sentinel).await?;
+        if !self.follower.is_at(view.primary()) {
+            let primary = locate(self.settings, self.service).await?;
+            self.follower.follow(&primary.address);
+        }
+        Ok(())
     }
 }
 
@@ -136,6 +242,9 @@ fn primary_in(payload: &[u8], name: &str, asked: &Address) -> Option<Address> {
     let (host, port) = (words.next()?, words.next()?.parse().ok()?);
     Address::named(host, port, asked).filter(|_| words.next().is_none())
 }
+
+#[cfg(test)]
+mod following;
 
 #[cfg(test)]
 mod tests {
@@ -160,6 +269,19 @@ mod tests {
         ] {
             assert_eq!(read(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_server_is_replaced_only_by_another_one_and_only_since_then() {
+        let mut switches = Switches::default();
+        assert_eq!(switches.successor(&at("h1", 1), 0), None);
+        switches.hear(&at("h2", 1));
+        let before = switches.count();
+        assert_eq!(switches.successor(&at("h1", 1), before), None);
+        // The other sentinels tell of the same switch.
+        switches.hear(&at("h2", 1));
+        assert_eq!(switches.successor(&at("h2", 1), before), None);
+        assert_eq!(switches.successor(&at("h1", 1), before), Some(&at("h2", 1)));
     }
 
     proptest! {

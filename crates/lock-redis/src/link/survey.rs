@@ -13,6 +13,10 @@ pub(super) struct View {
 }
 
 impl View {
+    pub(super) fn primary(&self) -> &Address {
+        &self.primary
+    }
+
     /// Reads the reply to `SENTINEL MASTER`.
     pub(super) fn read(reply: &Reply, asked: &Address) -> Option<Self> {
         let Reply::List(words) = reply else { return None };
