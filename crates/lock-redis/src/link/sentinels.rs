@@ -2,8 +2,8 @@
 //!
 //! All sentinels are asked at once, whenever a connection is opened. The server that they name has to say itself that
 //! it is a primary. A message of any sentinel that the primary has changed is a hint: connections to other servers are
-//! given up, and the sentinels are asked again. A message may come while nobody listens. So a client that begins to
-//! listen to a sentinel asks it for the primary.
+//! given up, and the sentinels are asked again. A message may come while the client does not listen. So a client that
+//! begins to listen to a sentinel asks it for the primary.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Switches {
     }
 }
 
-/// Who follows the primary.
+/// A client that follows the primary.
 pub(super) trait Follower: Send + Sync + 'static {
     /// Whether all connections lead to this server, and none is being opened.
     fn is_at(&self, primary: &Address) -> bool;
