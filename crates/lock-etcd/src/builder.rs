@@ -138,8 +138,8 @@ impl Builder {
         self
     }
 
-    /// How often a client looks for documents of locks whose holders and waiters have died, and for which no client has
-    /// asked since; [`SWEEP_INTERVAL`](Self::SWEEP_INTERVAL) by default, give or take a half, and a second at least. etcd
+    /// How often a client looks for documents of dead holders and waiters: [`SWEEP_INTERVAL`](Self::SWEEP_INTERVAL) by
+    /// default, and a second at least. Each pause is random, between half of this time and one and a half times it. etcd
     /// removes such a document one to two hours later. Of all clients with one prefix, one in each interval does the
     /// work: it lists the keys of the documents, and reads those of locks that are held or keep something.
     ///

@@ -108,8 +108,8 @@ fn says_no_leader(error: &Error) -> bool {
     status_of(error).is_some_and(|status| status.code() == Code::Unavailable)
 }
 
-/// Whether the store has no room. etcd gives this answer before it carries a request out, which it then never does, or
-/// after it has carried the request out: changes that were under way before may have taken the room.
+/// Whether the store has no room. If etcd answers so at once, it never carries the request out. If other changes took the
+/// room while the request was under way, etcd carries the request out, and then answers so.
 pub(crate) fn is_about_room(error: &Error) -> bool {
     let says_so = |status: &Status| status.message().contains("database space exceeded");
     status_of(error).is_some_and(|it| it.code() == Code::ResourceExhausted && says_so(it))

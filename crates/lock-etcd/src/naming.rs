@@ -14,7 +14,7 @@ const RAW: u8 = b'r';
 /// | `<prefix>/b/<key>` | its bell: each change is a hint for every client that watches the lock |
 /// | `<prefix>/a/<lease>` | nothing: it exists as long as the lease of etcd does to which it is attached. Clients put news for the client of a session there |
 /// | `<prefix>/l/<mark>` | the label of the clients with a mark |
-/// | `<prefix>/w` | nothing: while it exists, a client has looked for what dead holders have left |
+/// | `<prefix>/w` | nothing: a client puts it before it looks for what dead holders have left. While it exists, no other client looks |
 /// | `<prefix>/n/record` | the record of the node of a quorum |
 /// | `<prefix>/n/timer` | the name of its quarantine: it exists until the time of the quarantine is over |
 #[derive(Clone, Debug)]

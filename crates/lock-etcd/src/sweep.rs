@@ -21,7 +21,7 @@ use crate::naming;
 const PAGE: i64 = 500;
 
 impl Core {
-    /// Has this client look in some of these intervals. Of all clients, one looks in each interval.
+    /// Looks again and again. A key in etcd lets one client look in each interval.
     pub(crate) async fn sweep(self: Arc<Self>, every: Duration) {
         loop {
             tokio::time::sleep(around(every)).await;
@@ -83,7 +83,7 @@ impl Core {
     }
 }
 
-/// A time between half of this one and one and a half of it: clients that began together do not go on together.
+/// A random time, from half of `time` to one and a half times `time`, so that clients do not look together.
 fn around(time: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish() % 256;
     time / 2 + time.mul_f64(random as f64 / 256.0)

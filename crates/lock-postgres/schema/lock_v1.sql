@@ -137,7 +137,7 @@ CREATE UNLOGGED TABLE lock_v1.standing (
 
 -- Version 3: the tokens of a lease that was exclusive. Its renewals may have brought some, and these may lie far apart.
 
--- The highest token of such a lease. NULL if the lease has the tokens of its grant alone.
+-- The highest token of such a lease. NULL if the lease never was exclusive.
 ALTER TABLE lock_v1.holder ADD COLUMN upto bigint;
 
 -- Version 4: how far a sweep has come, so that each step of it is short.
@@ -912,7 +912,7 @@ BEGIN
   RETURN a;
 END $$;
 
--- The highest token that a lease got by a renewal; NULL if it never was exclusive. Readers of an exclusive lease may have tokens
+-- The highest token of a lease that is or was exclusive; NULL for any other lease. Readers of an exclusive lease may have tokens
 -- of its renewals, and keep them when the lease is converted. All tokens from the first to this one belong to the lease.
 CREATE OR REPLACE FUNCTION lock_v1.highest(k bytea, o text, m text) RETURNS bigint LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN m = 'x' THEN (SELECT last FROM lock_v1.key WHERE key = k)
@@ -1169,9 +1169,10 @@ CREATE OR REPLACE FUNCTION lock_v1.end_watches(most int) RETURNS void LANGUAGE s
 $$;
 
 -- One step of a sweep: looks at the next `most` locks, and removes those that were not used for an hour. Tokens go on, because
--- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. A client calls it at
--- intervals, with `former` NULL, and goes on with what it returned, until that is NULL: then the sweep is done, or is not due, or
--- another client does it. A sweep is due ten minutes after the last one; another client goes on with one that rests for a minute.
+-- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. A client
+-- begins with NULL as `former`, and passes the result to the next call. NULL as the result ends its work: the sweep is done, is
+-- not due, or is in the hands of another client. A sweep is due ten minutes after the last one. If a sweep rests for a minute,
+-- any client may go on with it.
 CREATE OR REPLACE FUNCTION lock_v1.tidy_on(most int, former bytea, OUT removed int, OUT reached bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz := clock_timestamp(); k bytea; behind bytea; seen int := 0;
@@ -1417,8 +1418,8 @@ BEGIN
   RETURN coalesce(until > now, false);
 END $$;
 
--- Keeps the exclusive lease with this token until the transaction ends. Returns whether it is held. Locks no row without such a
--- lease, because that would keep readers out.
+-- Keeps the exclusive lease with this token until the transaction ends. Returns whether it is held. If there is no
+-- such lease, it locks no row: a locked row would keep readers out.
 CREATE OR REPLACE FUNCTION lock_v1.pin_key(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE now timestamptz; until timestamptz;
 BEGIN
@@ -1428,7 +1429,7 @@ BEGIN
 END $$;
 
 -- For readers, permits and groups, whose tokens have no order. A process lets readers in before the database has converted its
--- exclusive lease. Under such a lease, a newer token that was seen is that of a writer that came after the reader.
+-- exclusive lease. If the fence has seen a newer token of such a lease, a writer came after the reader.
 CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE pinned boolean;
@@ -1504,5 +1505,5 @@ BEGIN
   END LOOP;
 END $$;
 
-UPDATE lock_v1.meta SET version = 4, functions = '1000 7eaa6d9054701459';
+UPDATE lock_v1.meta SET version = 4, functions = '1000 9a6c6ca39431e824';
 COMMIT;

@@ -141,9 +141,9 @@ impl Builder {
     /// How long a request may take, with the time to connect; five seconds by default. A request that waits for another
     /// one about its lock, in the database, fails after half of that time.
     ///
-    /// If commits wait for a synchronous standby, leave it at two seconds or more. When a request is given up, the server ends
-    /// its wait for the standby, and what the request has done counts then, although no standby has it. After two seconds, a
-    /// lease that a release has handed over is over by then: it lives for a second, unless its holder has heard of it.
+    /// With a synchronous standby, set two seconds at least. When the client gives a request up, the server no longer waits
+    /// for the standby: the change counts, although no standby has it. If the change handed a lock over, the new lease lasts
+    /// one second, unless its holder hears of it. So this lease is over by then.
     ///
     /// [`build`](Self::build) fails for less than a millisecond, and for more than 24 days.
     pub fn command_timeout(mut self, limit: Duration) -> Self {

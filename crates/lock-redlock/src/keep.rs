@@ -151,7 +151,7 @@ impl<N: QuorumNode> Core<N> {
             }
             let limit = self.nodes[node].limit(self.settings.patience());
             let vouch = async {
-                // Otherwise another quarantine has begun, or this quarantine is over. The node tells which.
+                // If the node refuses, another quarantine has begun, or this one is over. The node tells which.
                 if !self.vouch(node, &quarantine).await? {
                     self.meet(node).await?;
                 }
@@ -174,8 +174,8 @@ impl<N: QuorumNode> Core<N> {
         })
     }
 
-    /// Tells a node that every lease that it may have forgotten is over. `false` if this is not the quarantine of the
-    /// node, or no longer.
+    /// Tells a node that every lease that it may have forgotten is over. `false` if the node is not, or
+    /// no longer, in this quarantine.
     async fn vouch(&self, node: usize, quarantine: &Quarantine) -> Result<bool, Error> {
         let longest = self.settings.max_ttl;
         if !self.call(node, "vouch", |it| it.vouch(quarantine, longest)).await? {

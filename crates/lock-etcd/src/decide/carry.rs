@@ -83,11 +83,11 @@ impl<F> Attempt<'_, F> {
         if !fault.lease_is_over && !is_about_room {
             return Err(fault.error);
         }
-        // Nothing is carried out after such an answer. So the next request need not write, and may succeed without room.
+        // etcd does not carry the transaction out after this answer. So the next request may succeed without a write.
         self.turns.iter_mut().zip(unsure).for_each(|(turn, unsure)| turn.unsure = unsure);
         if is_about_room {
-            // The transaction may have been carried out before. So a claim may hold a key by a lease that was taken,
-            // which stays as it was sent, and the next request reads the documents.
+            // etcd may have carried it out before this answer, and the claim may hold the lock by its lease. So the
+            // lease stays marked as sent, and the next request reads the documents.
             self.turns.iter_mut().for_each(|turn| turn.known = None);
             return Err(fault.error);
         }

@@ -252,7 +252,7 @@ impl Hub {
         drop(state);
         let left = ends.saturating_duration_since(now);
         let own_end = now + left.saturating_sub(drift(left));
-        // The clocks may have differed since the session got its whole time, and not only from now on.
+        // The clock of etcd may have run faster ever since the session was last kept alive.
         Some(own_end.min(lives_until - drift(session::SESSION)))
     }
 
@@ -271,7 +271,7 @@ impl Hub {
     }
 }
 
-/// By how much the clocks may differ after so long.
+/// By how much two clocks may differ after this time.
 fn drift(time: Duration) -> Duration {
     Ttl::new(time.max(Ttl::MIN.duration())).map_or(time, Ttl::drift)
 }

@@ -34,8 +34,8 @@ BEGIN
   RETURN coalesce(until > now, false);
 END $$;
 
--- Keeps the exclusive lease with this token until the transaction ends. Returns whether it is held. Locks no row without such a
--- lease, because that would keep readers out.
+-- Keeps the exclusive lease with this token until the transaction ends. Returns whether it is held. If there is no
+-- such lease, it locks no row: a locked row would keep readers out.
 CREATE OR REPLACE FUNCTION lock_v1.pin_key(k bytea, tok bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE now timestamptz; until timestamptz;
 BEGIN
@@ -45,7 +45,7 @@ BEGIN
 END $$;
 
 -- For readers, permits and groups, whose tokens have no order. A process lets readers in before the database has converted its
--- exclusive lease. Under such a lease, a newer token that was seen is that of a writer that came after the reader.
+-- exclusive lease. If the fence has seen a newer token of such a lease, a writer came after the reader.
 CREATE OR REPLACE FUNCTION lock_v1.check_shared_key(k bytea, tok bigint)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE pinned boolean;

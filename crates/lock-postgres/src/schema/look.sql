@@ -117,9 +117,10 @@ CREATE OR REPLACE FUNCTION lock_v1.end_watches(most int) RETURNS void LANGUAGE s
 $$;
 
 -- One step of a sweep: looks at the next `most` locks, and removes those that were not used for an hour. Tokens go on, because
--- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. A client calls it at
--- intervals, with `former` NULL, and goes on with what it returned, until that is NULL: then the sweep is done, or is not due, or
--- another client does it. A sweep is due ten minutes after the last one; another client goes on with one that rests for a minute.
+-- they are above the clock of an hour ago. Values, and semaphores that were closed or resized, stay. A client
+-- begins with NULL as `former`, and passes the result to the next call. NULL as the result ends its work: the sweep is done, is
+-- not due, or is in the hands of another client. A sweep is due ten minutes after the last one. If a sweep rests for a minute,
+-- any client may go on with it.
 CREATE OR REPLACE FUNCTION lock_v1.tidy_on(most int, former bytea, OUT removed int, OUT reached bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE now timestamptz := clock_timestamp(); k bytea; behind bytea; seen int := 0;

@@ -1,4 +1,4 @@
 -- Version 3: the tokens of a lease that was exclusive. Its renewals may have brought some, and these may lie far apart.
 
--- The highest token of such a lease. NULL if the lease has the tokens of its grant alone.
+-- The highest token of such a lease. NULL if the lease never was exclusive.
 ALTER TABLE lock_v1.holder ADD COLUMN upto bigint;

@@ -284,7 +284,7 @@ BEGIN
   RETURN a;
 END $$;
 
--- The highest token that a lease got by a renewal; NULL if it never was exclusive. Readers of an exclusive lease may have tokens
+-- The highest token of a lease that is or was exclusive; NULL for any other lease. Readers of an exclusive lease may have tokens
 -- of its renewals, and keep them when the lease is converted. All tokens from the first to this one belong to the lease.
 CREATE OR REPLACE FUNCTION lock_v1.highest(k bytea, o text, m text) RETURNS bigint LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN m = 'x' THEN (SELECT last FROM lock_v1.key WHERE key = k)

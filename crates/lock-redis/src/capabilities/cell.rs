@@ -114,8 +114,8 @@ impl Site {
     }
 }
 
-/// A failure after the value was written. A refusal would say that nothing was written. A failure after which the client
-/// repeats the whole commit could end in an answer that says so, if another holder has written meanwhile.
+/// A retryable error for a failure after the write. A refusal would say that nothing was written. A repetition by the
+/// client could say so, too, if another holder has written meanwhile. So only the caller repeats the commit.
 fn after_writing(failure: Failure) -> Failure {
     let error = failure.into_error();
     let message = format!("the value is written, and the lease is not released: {error}");

@@ -291,7 +291,7 @@ impl Link {
         state.switches.hear(primary);
         // The pause was on account of the primary that has gone.
         state.respite.reset();
-        // Of several tasks that hear of the change, one tells of each connection.
+        // Several tasks hear of one switch. The first takes the connections out, so observers hear of each connection once.
         let is_left = |live: &Live| live.endpoint().address != *primary && !live.is_closed();
         let left: Vec<_> = state.lives.extract_if(.., |(_, live)| is_left(live)).collect();
         drop(state);
@@ -343,11 +343,12 @@ impl Follower for Weak<Shared> {
 }
 
 impl State {
-    /// The outcome of an attempt, unless sentinels have named another primary since there were so many switches.
+    /// The outcome of an attempt that began when the count of switches was `before`, unless another server is the primary
+    /// now.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotReady`] if they have.
+    /// [`ErrorKind::NotReady`] if another server is.
     fn unless_replaced(
         &self,
         before: u64,

@@ -45,7 +45,7 @@ impl Drop for Ear {
 }
 
 impl Ears {
-    /// Has this runtime, on which this is called, listen, unless it does so already. Forgets the runtimes that have gone.
+    /// Starts a task that listens on `here`, the current runtime, unless one does so. Forgets runtimes that have gone.
     pub(super) fn listen_on<L>(&mut self, here: runtime::Id, listening: impl FnOnce() -> L)
     where
         L: Future<Output = ()> + Send + 'static,
@@ -75,7 +75,7 @@ impl Switches {
         self.count
     }
 
-    /// The primary that has replaced this server since there were so many switches, if one has.
+    /// The primary that has replaced this server since the count of switches was `before`, if there is one.
     pub(super) fn successor(&self, server: &Address, before: u64) -> Option<&Address> {
         self.last.as_ref().filter(|last| self.count != before && *last != server)
     }

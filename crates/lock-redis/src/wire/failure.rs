@@ -213,7 +213,7 @@ fn convert(sent: &Sent<'_>, error: RedisError) -> Error {
 }
 
 /// Whether the other side has ended TLS for a reason that another attempt meets as well, such as a certificate. An alert
-/// about its own trouble, or about bytes that have changed on their way, is none.
+/// about trouble of the server, or about damaged bytes, is not final.
 pub(crate) fn is_final_alert(error: &str) -> bool {
     const PASSING: [&str; 5] =
         ["InternalError", "BadRecordMac", "DecodeError", "RecordOverflow", "UserCanceled"];

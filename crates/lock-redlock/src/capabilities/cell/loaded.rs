@@ -13,8 +13,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Whether no further answer can change the latest value, whether it is settled, and whether its writer still holds
-    /// the lock.
+    /// Whether the result is final: no further answer can change the latest value, its `settled` or its `held`.
     pub(super) fn is_decided(&self) -> bool {
         let Some(token) = self.latest() else { return true };
         let [(value, count)] = *self.values(token) else { return false };

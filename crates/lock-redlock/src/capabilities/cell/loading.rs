@@ -9,7 +9,7 @@ use crate::ballot::Ballot;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 
-/// The values of these nodes, as far as they matter.
+/// Loads the values of these nodes. Stops as soon as no further answer can change the result.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub(super) async fn from<N: QuorumNode + CellBackend>(
     Ok(loaded)
 }
 
-/// The latest value, with the answers of further nodes: those that are not in `known` and vote for the lease.
+/// Asks the nodes outside `known` that vote for the lease, until the latest value is clear.
 ///
 /// A node that has voted refuses the late writes of earlier holders, as the nodes that granted the lease do.
 ///

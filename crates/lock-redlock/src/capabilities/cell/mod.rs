@@ -28,8 +28,8 @@ use crate::Redlock;
 ///
 /// If a value has reached fewer nodes than a majority, one load may see it and the next load may not, until the next
 /// value is stored. Such a value is not [settled](Cell::settled): a value is settled only if a majority has said that
-/// it has the value, under one token. If two values have one token, only the nodes that are more than a minority can
-/// tell which value a majority has. If too few nodes answer for that, the load fails with a retryable error.
+/// it has the value, under one token. If two values have one token, the load asks more nodes. If too few
+/// nodes answer to tell which value a majority has, the load fails with a retryable error.
 ///
 /// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it.
 /// If the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is

@@ -79,7 +79,7 @@ impl<W> Machine<W> {
         valid
     }
 
-    /// Moves this many permits of a live hold into a new hold. `None` unless the hold keeps at least one.
+    /// Moves this many permits of a hold into a new hold. `None` if the hold is not live, or would keep no permit.
     pub(in super::super) fn split(&mut self, hold: HoldId, part: u32) -> Option<HoldId> {
         let leased = self.seats.get_mut(hold.seat())?.live_mut()?;
         let holding = *leased.holds.get(hold).filter(|holding| holding.is_live())?;
