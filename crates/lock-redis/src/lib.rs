@@ -227,7 +227,8 @@
 //! - Behind sentinels, all sentinels are asked at once whenever a connection is opened. The answer with the highest
 //!   epoch counts. The server has to say by `ROLE` that it is a primary. A `+switch-master` of any sentinel is a hint:
 //!   the client gives up its connections to other servers and asks again. A client does so after a server answers
-//!   `READONLY`, too.
+//!   `READONLY`, too. On each runtime with a connection to the primary, the client keeps one connection to each sentinel,
+//!   on which it hears this message. When it begins to listen, it also asks for the primary.
 //! - Servers name one another by the addresses that they announce. The client must reach these addresses, and with TLS
 //!   the certificates must bear these names.
 //!

@@ -286,13 +286,14 @@ impl Link {
     }
 
     /// Gives up the connections to servers that are no primary any more.
-    fn leave_all_but(&self, primary: &Address) {
+    fn leave_all_but(&self, named: &[Address]) {
+        let Some(primary) = named.first() else { return };
         let mut state = self.lock();
-        state.switches.hear(primary);
+        state.switches.hear(named);
         // The pause was on account of the primary that has gone.
         state.respite.reset();
         // Several tasks hear of one switch. The first takes the connections out, so observers hear of each connection once.
-        let is_left = |live: &Live| live.endpoint().address != *primary && !live.is_closed();
+        let is_left = |live: &Live| !named.contains(&live.endpoint().address) && !live.is_closed();
         let left: Vec<_> = state.lives.extract_if(.., |(_, live)| is_left(live)).collect();
         drop(state);
         for (_, live) in left {
@@ -335,9 +336,9 @@ impl Follower for Weak<Shared> {
         state.attempts.is_empty() && state.lives.iter().all(|(_, live)| is_there(live))
     }
 
-    fn follow(&self, primary: &Address) {
+    fn follow(&self, named: &[Address]) {
         if let Some(shared) = self.upgrade() {
-            Link(shared).leave_all_but(primary);
+            Link(shared).leave_all_but(named);
         }
     }
 }

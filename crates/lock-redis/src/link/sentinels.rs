@@ -61,14 +61,15 @@ impl Ears {
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     count: u64,
-    last: Option<Address>,
+    /// The servers that the last one named.
+    last: Vec<Address>,
 }
 
 impl Switches {
-    /// A sentinel names a new primary. All sentinels do so after a switch.
-    pub(super) fn hear(&mut self, primary: &Address) {
+    /// The primary is one of these servers. All sentinels say so after a switch.
+    pub(super) fn hear(&mut self, named: &[Address]) {
         self.count += 1;
-        self.last = Some(primary.clone());
+        self.last = named.to_vec();
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -77,7 +78,8 @@ impl Switches {
 
     /// The primary that has replaced this server since the count of switches was `before`, if there is one.
     pub(super) fn successor(&self, server: &Address, before: u64) -> Option<&Address> {
-        self.last.as_ref().filter(|last| self.count != before && *last != server)
+        let is_replaced = self.count != before && !self.last.contains(server);
+        self.last.first().filter(|_| is_replaced)
     }
 }
 
@@ -86,8 +88,8 @@ pub(super) trait Follower: Send + Sync + 'static {
     /// Whether all connections lead to this server, and none is being opened.
     fn is_at(&self, primary: &Address) -> bool;
 
-    /// Sentinels name this primary.
-    fn follow(&self, primary: &Address);
+    /// The primary is one of these servers, and most likely the first one. Other servers have been replaced.
+    fn follow(&self, named: &[Address]);
 }
 
 /// Asks the sentinels for the primary.
@@ -96,6 +98,11 @@ pub(super) trait Follower: Send + Sync + 'static {
 ///
 /// The error of one of the sentinels, if none knows the primary.
 pub(super) async fn locate(settings: &Settings, service: &Service) -> Result<Arc<Endpoint>, Error> {
+    let (primary, _) = survey(settings, service).await.outcome()?;
+    Ok(Arc::new(service.server.at(primary)))
+}
+
+async fn survey(settings: &Settings, service: &Service) -> Survey {
     let mut asked: FuturesUnordered<_> =
         service.sentinels.iter().map(|sentinel| view(settings, service, sentinel)).collect();
     let mut survey = Survey::of(asked.len());
@@ -115,7 +122,7 @@ pub(super) async fn locate(settings: &Settings, service: &Service) -> Result<Arc
         }
     }
     drop(asked);
-    Ok(Arc::new(service.server.at(survey.outcome()?)))
+    survey
 }
 
 async fn view(settings: &Settings, service: &Service, at: &Endpoint) -> Result<View, Error> {
@@ -192,7 +199,7 @@ impl<F: Follower> Listening<'_, F> {
                 && channel == SWITCHED.as_bytes()
                 && let Some(primary) = primary_in(payload, &service.name, &asked)
             {
-                follower.follow(&primary);
+                follower.follow(&[primary]);
             }
         })
     }
@@ -220,13 +227,14 @@ impl<F: Follower> Listening<'_, F> {
         ear.closed().await;
     }
 
-    /// Makes up for messages that were missed. A sentinel that names another primary may be behind the others, so all
-    /// sentinels are asked then.
+    /// Makes up for messages that were missed. A sentinel that names another primary may be behind the others, or watch
+    /// another service of that name, so all sentinels are asked then.
     async fn catch_up(&self) -> Result<(), Error> {
         let view = view(self.settings, self.service, self.sentinel).await?;
         if !self.follower.is_at(view.primary()) {
-            let primary = locate(self.settings, self.service).await?;
-            self.follower.follow(&primary.address);
+            let (primary, mut others) = survey(self.settings, self.service).await.outcome()?;
+            others.insert(0, primary);
+            self.follower.follow(&others);
         }
         Ok(())
     }
@@ -275,13 +283,15 @@ mod tests {
     fn a_server_is_replaced_only_by_another_one_and_only_since_then() {
         let mut switches = Switches::default();
         assert_eq!(switches.successor(&at("h1", 1), 0), None);
-        switches.hear(&at("h2", 1));
+        switches.hear(&[at("h2", 1)]);
         let before = switches.count();
         assert_eq!(switches.successor(&at("h1", 1), before), None);
         // The other sentinels tell of the same switch.
-        switches.hear(&at("h2", 1));
+        switches.hear(&[at("h2", 1)]);
         assert_eq!(switches.successor(&at("h2", 1), before), None);
         assert_eq!(switches.successor(&at("h1", 1), before), Some(&at("h2", 1)));
+        switches.hear(&[at("h2", 1), at("h1", 1)]);
+        assert_eq!(switches.successor(&at("h1", 1), before), None);
     }
 
     proptest! {

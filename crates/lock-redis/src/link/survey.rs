@@ -36,23 +36,26 @@ impl View {
 pub(super) struct Survey {
     asked: usize,
     answers: usize,
-    best: Option<View>,
+    /// The views with the most failovers, each primary once.
+    best: Vec<View>,
     trouble: Option<Error>,
 }
 
 impl Survey {
     pub(super) fn of(asked: usize) -> Self {
-        Self { asked, answers: 0, best: None, trouble: None }
+        Self { asked, answers: 0, best: Vec::new(), trouble: None }
     }
 
     /// Notes what a sentinel said. The view with the most failovers counts: the other sentinels have not heard of the
-    /// last failover yet.
+    /// last failover yet. Several views count if sentinels disagree without a failover.
     pub(super) fn hear(&mut self, answer: Result<View, Error>) {
         match answer {
             Ok(view) => {
                 self.answers += 1;
-                if self.best.as_ref().is_none_or(|best| best.epoch < view.epoch) {
-                    self.best = Some(view);
+                self.best.retain(|best| best.epoch >= view.epoch);
+                let counts = self.best.first().is_none_or(|best| best.epoch == view.epoch);
+                if counts && !self.best.contains(&view) {
+                    self.best.push(view);
                 }
             }
             // The most telling error: that of a sentinel that answered.
@@ -69,14 +72,15 @@ impl Survey {
         self.answers > self.asked / 2
     }
 
-    /// The primary.
+    /// The primary, and every other server that may be it.
     ///
     /// # Errors
     ///
     /// The error of one of the sentinels, if none knows.
-    pub(super) fn outcome(self) -> Result<Address, Error> {
-        match (self.best, self.trouble) {
-            (Some(view), _) => Ok(view.primary),
+    pub(super) fn outcome(self) -> Result<(Address, Vec<Address>), Error> {
+        let mut named = self.best.into_iter().map(|view| view.primary);
+        match (named.next(), self.trouble) {
+            (Some(primary), _) => Ok((primary, named.collect())),
             (None, Some(error)) => Err(error),
             (None, None) => Err(Error::new(ErrorKind::Unreachable, "no sentinel answers")),
         }
@@ -119,8 +123,17 @@ mod tests {
             let mut survey = Survey::of(3);
             let views = [view(4, "old"), view(5, "new"), view(4, "old")];
             order.into_iter().for_each(|index: usize| survey.hear(views[index].clone()));
-            assert_eq!(survey.outcome().unwrap(), at("new"));
+            assert_eq!(survey.outcome().unwrap(), (at("new"), Vec::new()));
         }
+    }
+
+    #[test]
+    fn sentinels_that_disagree_without_a_failover_all_count() {
+        let mut survey = Survey::of(4);
+        for view in [view(3, "old"), view(4, "a"), view(4, "b"), view(4, "a"), view(3, "old")] {
+            survey.hear(view);
+        }
+        assert_eq!(survey.outcome().unwrap(), (at("a"), vec![at("b")]));
     }
 
     #[test]
@@ -134,7 +147,7 @@ mod tests {
         assert!(survey.is_decided());
         let mut survey = Survey::of(3);
         [down(), view(1, "a"), down()].into_iter().for_each(|answer| survey.hear(answer));
-        assert_eq!(survey.outcome().unwrap(), at("a"));
+        assert_eq!(survey.outcome().unwrap(), (at("a"), Vec::new()));
     }
 
     #[test]

@@ -263,6 +263,26 @@ async fn a_sentinel_that_is_behind_costs_no_connection() {
 }
 
 #[tokio::test]
+async fn sentinels_that_disagree_without_a_failover_cost_no_connection() {
+    // The sentinel whose answer comes first decides where the client is.
+    for _ in 0..3 {
+        let [_, new, first] = deployment().await;
+        let second = Fake::start().await;
+        second.names(1, &new);
+        let link = link(&[&first, &second], LIMIT);
+        let live = connected(&link).await;
+        for sentinel in [&first, &second] {
+            sentinel.is_asked("SUBSCRIBE", 1).await;
+            sentinel.hangs_up();
+        }
+        // The client asks where the primary is before it listens again.
+        first.is_asked("SUBSCRIBE", 2).await;
+        second.is_asked("SUBSCRIBE", 2).await;
+        assert!(!live.is_closed());
+    }
+}
+
+#[tokio::test]
 async fn a_sentinel_that_does_not_confirm_a_subscription_is_tried_again() {
     let [_, _, sentinel] = deployment().await;
     sentinel.withheld.send_replace("SUBSCRIBE");
