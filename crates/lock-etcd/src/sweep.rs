@@ -20,6 +20,9 @@ use crate::naming;
 /// How many keys one request lists.
 const PAGE: i64 = 500;
 
+/// After so many failures in a row, the client leaves the rest for the next interval.
+const FAILURES: u32 = 10;
+
 impl Core {
     /// Looks again and again. A key in etcd lets one client look in each interval.
     pub(crate) async fn sweep(self: Arc<Self>, every: Duration) {
@@ -53,7 +56,7 @@ impl Core {
     async fn sweep_all(&self) -> Result<(), Error> {
         let first = self.names.all_documents();
         let range_end = naming::after(&first);
-        let mut from = Some(first);
+        let (mut from, mut failed) = (Some(first), 0);
         while let Some(key) = from {
             let range = Range { key, range_end: range_end.clone(), limit: PAGE, keys_only: true };
             let success = vec![Operation::range(range)];
@@ -64,8 +67,15 @@ impl Core {
             from = last.map(|kv| [kv.key.as_slice(), &[0]].concat());
             let has_no_lease = |kv: &&KeyValue| kv.lease == 0;
             for kv in page.kvs.iter().filter(has_no_lease) {
-                if let Some(key) = self.names.key_of(&kv.key) {
-                    self.sweep_one(&key).await?;
+                let Some(key) = self.names.key_of(&kv.key) else { continue };
+                match self.sweep_one(&key).await {
+                    Ok(()) => failed = 0,
+                    // A document that this version cannot read keeps the client from no other document.
+                    Err(error) if !error.is_retryable() => {
+                        tracing::debug!(%error, %key, "not swept")
+                    }
+                    Err(_) if failed < FAILURES => failed += 1,
+                    Err(error) => return Err(error),
                 }
             }
         }

@@ -137,6 +137,9 @@ CREATE UNLOGGED TABLE lock_v1.standing (
 
 -- Version 3: the tokens of a lease that was exclusive. Its renewals may have brought some, and these may lie far apart.
 
+-- A sweep locks the row of this table first, and then reads the others.
+LOCK TABLE lock_v1.meta IN ACCESS EXCLUSIVE MODE;
+
 -- The highest token of such a lease. NULL if the lease never was exclusive.
 ALTER TABLE lock_v1.holder ADD COLUMN upto bigint;
 
@@ -1185,7 +1188,7 @@ BEGIN
       ELSE x.swept + interval '10 minutes' <= now END
     FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN RETURN; END IF;
-  IF behind IS NULL THEN PERFORM lock_v1.end_watches(100000); END IF;
+  IF behind IS NULL THEN PERFORM lock_v1.end_watches(5000); END IF;
   FOR k IN SELECT * FROM lock_v1.keys_behind(coalesce(behind, ''), most) LOOP
     seen := seen + 1;
     reached := k;
@@ -1505,5 +1508,5 @@ BEGIN
   END LOOP;
 END $$;
 
-UPDATE lock_v1.meta SET version = 4, functions = '1000 9a6c6ca39431e824';
+UPDATE lock_v1.meta SET version = 4, functions = '1000 aeaac0666e79a618';
 COMMIT;

@@ -133,7 +133,7 @@ BEGIN
       ELSE x.swept + interval '10 minutes' <= now END
     FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN RETURN; END IF;
-  IF behind IS NULL THEN PERFORM lock_v1.end_watches(100000); END IF;
+  IF behind IS NULL THEN PERFORM lock_v1.end_watches(5000); END IF;
   FOR k IN SELECT * FROM lock_v1.keys_behind(coalesce(behind, ''), most) LOOP
     seen := seen + 1;
     reached := k;

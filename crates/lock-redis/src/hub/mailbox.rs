@@ -1,5 +1,6 @@
 //! The hints that a watcher has not seen yet.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -111,7 +112,13 @@ impl Woken {
 
 impl Drop for Woken {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(Waker::wake);
+        for waker in self.0.drain(..) {
+            // A waker that panics stops no other waker.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+                // The drop of the payload could panic again.
+                std::mem::forget(panic);
+            }
+        }
     }
 }
 

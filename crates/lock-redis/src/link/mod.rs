@@ -42,6 +42,7 @@ pub(crate) use self::sentinels::SWITCHED;
 use self::sentinels::{Ears, Follower, Switches};
 use self::settings::Hear;
 pub(crate) use self::settings::{Origin, Settings};
+use self::survey::Named;
 pub(crate) use self::terms::history;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
@@ -253,7 +254,7 @@ impl Link {
         let before = self.lock().switches.count();
         let connected = connect_to_primary(settings, hear).await;
         let mut state = self.lock();
-        let outcome = state.unless_replaced(before, &connected);
+        let outcome = connected.and_then(|(live, epoch)| state.admit(live, epoch, before));
         state.attempts.retain(|(other, _)| *other != runtime);
         match &outcome {
             Ok(live) => {
@@ -286,9 +287,8 @@ impl Link {
     }
 
     /// Gives up the connections to servers that are no primary any more.
-    fn leave_all_but(&self, named: &[Address]) {
+    fn leave_all_but(&self, mut state: MutexGuard<'_, State>, named: &[Address]) {
         let Some(primary) = named.first() else { return };
-        let mut state = self.lock();
         state.switches.hear(named);
         // The pause was on account of the primary that has gone.
         state.respite.reset();
@@ -314,17 +314,18 @@ impl Link {
 }
 
 /// Opens a connection to the server, which has to be a primary if sentinels name it.
-async fn connect_to_primary(settings: &Settings, hear: &Hear) -> Result<Arc<Live>, Error> {
-    let live = match &settings.origin {
-        Origin::Server(endpoint) => connect::connect(settings, endpoint, hear).await?,
+/// Returns also the number of failovers of which the sentinels know.
+async fn connect_to_primary(settings: &Settings, hear: &Hear) -> Result<(Arc<Live>, u64), Error> {
+    let (live, epoch) = match &settings.origin {
+        Origin::Server(endpoint) => (connect::connect(settings, endpoint, hear).await?, 0),
         Origin::Service(service) => {
-            let endpoint = sentinels::locate(settings, service).await?;
+            let (endpoint, epoch) = sentinels::locate(settings, service).await?;
             let live = connect::connect(settings, &endpoint, hear).await?;
             sentinels::check_role(&live).await?;
-            live
+            (live, epoch)
         }
     };
-    Ok(Arc::new(live))
+    Ok((Arc::new(live), epoch))
 }
 
 impl Follower for Weak<Shared> {
@@ -336,34 +337,43 @@ impl Follower for Weak<Shared> {
         state.attempts.is_empty() && state.lives.iter().all(|(_, live)| is_there(live))
     }
 
-    fn follow(&self, named: &[Address]) {
+    fn switches(&self) -> u64 {
+        self.upgrade().map_or(0, |shared| Link(shared).lock().switches.count())
+    }
+
+    fn follow(&self, primary: Address) {
         if let Some(shared) = self.upgrade() {
-            Link(shared).leave_all_but(named);
+            let link = Link(shared);
+            link.leave_all_but(link.lock(), &[primary]);
+        }
+    }
+
+    fn follow_all(&self, named: &Named, before: u64) {
+        let Some(shared) = self.upgrade() else { return };
+        let link = Link(shared);
+        let mut state = link.lock();
+        if state.switches.follows(named.epoch, before) {
+            state.switches.saw(named.epoch);
+            link.leave_all_but(state, &named.servers);
         }
     }
 }
 
 impl State {
-    /// The outcome of an attempt that began when the count of switches was `before`, unless another server is the primary
-    /// now.
+    /// The connection of an attempt that began when the count of switches was `before`. Sentinels have named its server
+    /// after so many failovers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotReady`] if another server is.
-    fn unless_replaced(
-        &self,
-        before: u64,
-        connected: &Result<Arc<Live>, Error>,
-    ) -> Result<Arc<Live>, Error> {
-        let live = connected.clone()?;
+    /// [`ErrorKind::NotReady`] if another server is the primary now.
+    fn admit(&mut self, live: Arc<Live>, epoch: u64, before: u64) -> Result<Arc<Live>, Error> {
         let server = &live.endpoint().address;
-        match self.switches.successor(server, before) {
-            None => Ok(live),
-            Some(primary) => {
-                let message = format!("{server} is not the primary any more, but {primary} is");
-                Err(Error::new(ErrorKind::NotReady, message))
-            }
+        if let Some(primary) = self.switches.successor(server, before) {
+            let message = format!("{server} is not the primary any more, but {primary} is");
+            return Err(Error::new(ErrorKind::NotReady, message));
         }
+        self.switches.saw(epoch);
+        Ok(live)
     }
 
     /// Forgets the connections that have ended.

@@ -19,7 +19,7 @@ use tokio::time;
 use super::connect::{Dedicated, enquire};
 use super::live::Live;
 use super::settings::{Hear, Settings};
-use super::survey::{Survey, View};
+use super::survey::{Named, Survey, View};
 use crate::topology::Service;
 use crate::wire::{Address, Command, Endpoint, Failure, Push, Reply};
 
@@ -63,6 +63,8 @@ pub(super) struct Switches {
     count: u64,
     /// The servers that the last one named.
     last: Vec<Address>,
+    /// The most failovers of which sentinels have told that the client followed.
+    epoch: u64,
 }
 
 impl Switches {
@@ -70,6 +72,17 @@ impl Switches {
     pub(super) fn hear(&mut self, named: &[Address]) {
         self.count += 1;
         self.last = named.to_vec();
+    }
+
+    /// The client is at a primary that sentinels named after so many failovers.
+    pub(super) fn saw(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// Whether to follow sentinels that tell of so many failovers and were asked when the count of switches was `before`.
+    /// Sentinels may be behind those that the client has followed, and a message may have come meanwhile.
+    pub(super) fn follows(&self, epoch: u64, before: u64) -> bool {
+        epoch >= self.epoch && before == self.count
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -88,18 +101,30 @@ pub(super) trait Follower: Send + Sync + 'static {
     /// Whether all connections lead to this server, and none is being opened.
     fn is_at(&self, primary: &Address) -> bool;
 
-    /// The primary is one of these servers, and most likely the first one. Other servers have been replaced.
-    fn follow(&self, named: &[Address]);
+    /// How often sentinels have named a new primary.
+    fn switches(&self) -> u64;
+
+    /// A sentinel tells that this server is the primary now.
+    fn follow(&self, primary: Address);
+
+    /// All sentinels were asked, when the count of switches was `before`. The primary is one of these servers, and most
+    /// likely the first one. Other servers have been replaced.
+    fn follow_all(&self, named: &Named, before: u64);
 }
 
-/// Asks the sentinels for the primary.
+/// Asks the sentinels for the primary, and for the number of failovers of which they know.
 ///
 /// # Errors
 ///
 /// The error of one of the sentinels, if none knows the primary.
-pub(super) async fn locate(settings: &Settings, service: &Service) -> Result<Arc<Endpoint>, Error> {
-    let (primary, _) = survey(settings, service).await.outcome()?;
-    Ok(Arc::new(service.server.at(primary)))
+pub(super) async fn locate(
+    settings: &Settings,
+    service: &Service,
+) -> Result<(Arc<Endpoint>, u64), Error> {
+    let Named { epoch, servers } = survey(settings, service).await.outcome()?;
+    let unknown = || Error::new(ErrorKind::Unreachable, "no sentinel names a primary");
+    let primary = servers.into_iter().next().ok_or_else(unknown)?;
+    Ok((Arc::new(service.server.at(primary)), epoch))
 }
 
 async fn survey(settings: &Settings, service: &Service) -> Survey {
@@ -199,7 +224,7 @@ impl<F: Follower> Listening<'_, F> {
                 && channel == SWITCHED.as_bytes()
                 && let Some(primary) = primary_in(payload, &service.name, &asked)
             {
-                follower.follow(&[primary]);
+                follower.follow(primary);
             }
         })
     }
@@ -230,11 +255,11 @@ impl<F: Follower> Listening<'_, F> {
     /// Makes up for messages that were missed. A sentinel that names another primary may be behind the others, or watch
     /// another service of that name, so all sentinels are asked then.
     async fn catch_up(&self) -> Result<(), Error> {
+        let before = self.follower.switches();
         let view = view(self.settings, self.service, self.sentinel).await?;
         if !self.follower.is_at(view.primary()) {
-            let (primary, mut others) = survey(self.settings, self.service).await.outcome()?;
-            others.insert(0, primary);
-            self.follower.follow(&others);
+            let named = survey(self.settings, self.service).await.outcome()?;
+            self.follower.follow_all(&named, before);
         }
         Ok(())
     }
@@ -292,6 +317,17 @@ mod tests {
         assert_eq!(switches.successor(&at("h1", 1), before), Some(&at("h2", 1)));
         switches.hear(&[at("h2", 1), at("h1", 1)]);
         assert_eq!(switches.successor(&at("h1", 1), before), None);
+    }
+
+    #[test]
+    fn sentinels_that_are_behind_or_were_asked_before_a_message_are_not_followed() {
+        let mut switches = Switches::default();
+        assert!(switches.follows(0, 0));
+        switches.saw(5);
+        switches.saw(4);
+        assert!(!switches.follows(4, 0) && switches.follows(5, 0));
+        switches.hear(&[at("h2", 1)]);
+        assert!(!switches.follows(6, 0) && switches.follows(6, 1));
     }
 
     proptest! {

@@ -77,14 +77,24 @@ impl Survey {
     /// # Errors
     ///
     /// The error of one of the sentinels, if none knows.
-    pub(super) fn outcome(self) -> Result<(Address, Vec<Address>), Error> {
-        let mut named = self.best.into_iter().map(|view| view.primary);
-        match (named.next(), self.trouble) {
-            (Some(primary), _) => Ok((primary, named.collect())),
+    pub(super) fn outcome(self) -> Result<Named, Error> {
+        match (self.best.first(), self.trouble) {
+            (Some(&View { epoch, .. }), _) => {
+                let servers = self.best.into_iter().map(|view| view.primary).collect();
+                Ok(Named { epoch, servers })
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Err(Error::new(ErrorKind::Unreachable, "no sentinel answers")),
         }
     }
+}
+
+/// The servers that may be the primary: one, unless sentinels disagree without a failover.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    /// How often the service has failed over, as far as the sentinels know that have answered.
+    pub(super) epoch: u64,
+    pub(super) servers: Vec<Address>,
 }
 
 #[cfg(test)]
@@ -123,7 +133,7 @@ mod tests {
             let mut survey = Survey::of(3);
             let views = [view(4, "old"), view(5, "new"), view(4, "old")];
             order.into_iter().for_each(|index: usize| survey.hear(views[index].clone()));
-            assert_eq!(survey.outcome().unwrap(), (at("new"), Vec::new()));
+            assert_eq!(survey.outcome().unwrap(), Named { epoch: 5, servers: vec![at("new")] });
         }
     }
 
@@ -133,7 +143,7 @@ mod tests {
         for view in [view(3, "old"), view(4, "a"), view(4, "b"), view(4, "a"), view(3, "old")] {
             survey.hear(view);
         }
-        assert_eq!(survey.outcome().unwrap(), (at("a"), vec![at("b")]));
+        assert_eq!(survey.outcome().unwrap(), Named { epoch: 4, servers: vec![at("a"), at("b")] });
     }
 
     #[test]
@@ -147,7 +157,7 @@ mod tests {
         assert!(survey.is_decided());
         let mut survey = Survey::of(3);
         [down(), view(1, "a"), down()].into_iter().for_each(|answer| survey.hear(answer));
-        assert_eq!(survey.outcome().unwrap(), (at("a"), Vec::new()));
+        assert_eq!(survey.outcome().unwrap(), Named { epoch: 1, servers: vec![at("a")] });
     }
 
     #[test]
