@@ -33,8 +33,8 @@ const REST: Duration = Duration::from_secs(30);
 /// messages.
 const CONNECTIONS: usize = 4;
 
-/// Four for verbs, one for renewals, and one that listens.
-const CONNECTIONS_TO_POSTGRES: usize = 6;
+/// Four for verbs, two for renewals, and one that listens.
+const CONNECTIONS_TO_POSTGRES: usize = 7;
 
 /// Executes a plan, and returns the report. Takes the time of the plan and of the recovery.
 ///
