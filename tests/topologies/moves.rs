@@ -85,12 +85,15 @@ async fn waiters_follow(moves: impl FnOnce(&RedisCluster, usize)) {
     for waiter in [&first, &second] {
         assert!(matches!(waiter.ask().await, AcquireOutcome::Queued { .. }));
     }
-    // The inbox is the one at the new server, so the grant is pushed.
+    // The inbox is the one at the new server, so the grant is pushed. If the client gets another inbox only now, it says so,
+    // and the waiter asks again.
     released(&clients[0], &held).await;
     let heard = soon(async {
         loop {
-            if let Hint::Granted { grant: Some(_), .. } = first.watch.next().await.unwrap() {
-                break;
+            match first.watch.next().await.unwrap() {
+                Hint::Granted { grant: Some(_), .. } => break,
+                Hint::Resync if matches!(first.ask().await, AcquireOutcome::Granted(_)) => break,
+                _ => {}
             }
         }
     });
