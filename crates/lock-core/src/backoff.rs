@@ -91,6 +91,23 @@ impl Backoff {
     }
 }
 
+/// A random time between half of this time and one and a half times this time. So clients that began together do not go
+/// on together.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let hour = Duration::from_secs(60 * 60);
+/// assert!((hour / 2..hour * 3 / 2).contains(&lock_core::scattered(hour)));
+/// ```
+pub fn scattered(time: Duration) -> Duration {
+    // Without random bytes the clients meet, which costs a moment.
+    let part = getrandom::u32().unwrap_or(0) % 256;
+    (time / 2).saturating_add(time / 256 * part)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +133,14 @@ mod tests {
             Backoff { failures: u32::MAX, ..Backoff::new(Duration::MAX, Duration::MAX) };
         assert_eq!(backoff.fail(), Duration::MAX);
         assert_eq!(backoff.failures(), u32::MAX);
+    }
+
+    #[test]
+    fn scattered_times_differ_and_none_is_too_long() {
+        let times: Vec<_> = (0..100).map(|_| scattered(LONGEST)).collect();
+        assert!(times.iter().all(|it| (LONGEST / 2..LONGEST * 3 / 2).contains(it)), "{times:?}");
+        assert!(times.iter().any(|it| *it != times[0]), "{times:?}");
+        assert!(scattered(Duration::MAX) >= Duration::MAX / 2);
     }
 
     #[test]

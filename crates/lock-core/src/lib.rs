@@ -59,6 +59,7 @@ pub mod check;
 pub mod conformance;
 #[cfg(feature = "document")]
 pub mod document;
+pub mod foreign;
 #[cfg(feature = "runtime")]
 pub mod hints;
 #[cfg(feature = "memory")]
@@ -68,7 +69,7 @@ pub mod observer;
 pub mod runtime;
 
 pub use backend::Backend;
-pub use backoff::Backoff;
+pub use backoff::{Backoff, scattered};
 pub use capabilities::{
     AnyBackend, Ballot, Capabilities, Capability, Cell, CellBackend, Committed, Conversion,
     ConvertBackend, Convertible, Cursor, Ending, Fixed, Holder, InspectBackend, Inspection,

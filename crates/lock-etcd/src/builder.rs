@@ -139,9 +139,10 @@ impl Builder {
     }
 
     /// How often a client looks for documents of dead holders and waiters: [`SWEEP_INTERVAL`](Self::SWEEP_INTERVAL) by
-    /// default, a second at least, and a year at most. Each pause is random, between half of this time and one and a half times it. etcd
-    /// removes such a document one to two hours later. Of all clients with one prefix, one in each interval does the
-    /// work: it lists the keys of the documents, and reads those of locks that are held or keep something.
+    /// default, and a second at least. Each pause is random, between half of this time and one and a half times this
+    /// time. etcd removes such a document one to two hours later. Of all clients with one prefix, one in each interval
+    /// does the work: the client lists the keys of the documents, and reads those of locks that are held or keep
+    /// something.
     ///
     /// # Examples
     ///
@@ -153,8 +154,7 @@ impl Builder {
     /// # let _ = store;
     /// ```
     pub fn sweep_interval(mut self, interval: Duration) -> Self {
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        self.sweep_interval = interval.clamp(Duration::from_secs(1), YEAR);
+        self.sweep_interval = interval.max(Duration::from_secs(1));
         self
     }
 

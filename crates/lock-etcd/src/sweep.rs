@@ -4,12 +4,10 @@
 //! it is until a client asks for the lock. So a client looks for such documents from time to time, and gives each of
 //! them a lease.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, Key};
+use lock_core::{Error, Key, scattered};
 
 use crate::core::Core;
 use crate::decide::{Ask, Refresh, ranges};
@@ -27,7 +25,7 @@ impl Core {
     /// Looks again and again. A key in etcd lets one client look in each interval.
     pub(crate) async fn sweep(self: Arc<Self>, every: Duration) {
         loop {
-            tokio::time::sleep(around(every)).await;
+            tokio::time::sleep(scattered(every)).await;
             if let Err(error) = self.sweep_in_turn(every).await {
                 tracing::debug!(%error, "no look for what dead holders have left");
             }
@@ -90,24 +88,5 @@ impl Core {
         }
         let ask = Ask { leaves: true, ..Ask::about(key) };
         self.decide(ask, Refresh::Never, |_, _, _| ()).await.map(drop)
-    }
-}
-
-/// A random time, from half of `time` to one and a half times `time`, so that clients do not look together.
-fn around(time: Duration) -> Duration {
-    let random = RandomState::new().build_hasher().finish() % 256;
-    time / 2 + time.mul_f64(random as f64 / 256.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clients_do_not_sweep_together() {
-        let times: Vec<_> = (0..100).map(|_| around(Duration::from_secs(100))).collect();
-        let bounds = Duration::from_secs(50)..Duration::from_secs(150);
-        assert!(times.iter().all(|it| bounds.contains(it)), "{times:?}");
-        assert!(times.iter().any(|it| *it != times[0]), "{times:?}");
     }
 }

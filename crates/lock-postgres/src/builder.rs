@@ -165,8 +165,7 @@ impl Builder {
     /// # let _ = store;
     /// ```
     pub fn sweep_interval(mut self, interval: Duration) -> Self {
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-        self.sweep_interval = interval.clamp(Duration::from_millis(10), YEAR);
+        self.sweep_interval = interval.max(Duration::from_millis(10));
         self
     }
 

@@ -11,7 +11,7 @@ use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use futures::future::join_all;
 use lock_core::hints::hints;
 use lock_core::runtime::Thread;
-use lock_core::{Error, ErrorKind, Instant, Key, Watch};
+use lock_core::{Error, ErrorKind, Instant, Key, Watch, scattered};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -213,7 +213,7 @@ const REST: Duration = Duration::from_millis(20);
 /// Has the database remove what was not used for an hour, as long as this client has a connection.
 async fn sweeping(serving: Arc<Line>, dial: Arc<Dial>, every: Duration) {
     loop {
-        tokio::time::sleep(around(every)).await;
+        tokio::time::sleep(scattered(every)).await;
         if let Err(error) = sweep(&serving, &dial).await {
             tracing::debug!(%error, "a sweep has stopped");
         }
@@ -243,25 +243,4 @@ async fn step(line: &Line, former: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, E
         .with(former, Type::BYTEA);
     let told = line.ask(&statement).await?;
     told.rows.first().map_or(Ok(None), |row| column(row, 0))
-}
-
-/// A time between half of this one and one and a half of it: clients that began together do not go on together.
-fn around(time: Duration) -> Duration {
-    let mut random = [0];
-    // Without random bytes the clients meet, which costs a moment.
-    _ = getrandom::fill(&mut random);
-    time / 2 + time * u32::from(random[0]) / 256
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clients_do_not_sweep_together() {
-        let times: Vec<_> = (0..100).map(|_| around(Duration::from_secs(100))).collect();
-        let bounds = Duration::from_secs(50)..Duration::from_secs(150);
-        assert!(times.iter().all(|it| bounds.contains(it)), "{times:?}");
-        assert!(times.iter().any(|it| *it != times[0]), "{times:?}");
-    }
 }

@@ -6,21 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
+pub(crate) use lock_core::foreign::survive;
+
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-
-/// Runs foreign code, and catches its panic.
-pub(crate) fn survive(work: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // The drop of the payload could panic again.
-        std::mem::forget(panic);
-    }
-}
 
 pub(crate) fn wake(waker: Waker) {
     survive(|| waker.wake());

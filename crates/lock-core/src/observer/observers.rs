@@ -1,10 +1,10 @@
 //! The observers of a handle or a backend.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::Observer;
+use crate::foreign::survive;
 
 /// The observers that a handle or a backend has: none, one or several. Cheap to clone.
 ///
@@ -66,11 +66,7 @@ impl Observers {
 
 fn tell_all(observers: &[Arc<dyn Observer>], event: impl Fn(&dyn Observer)) {
     for observer in observers {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| event(&**observer))) {
-            // The drop of the payload could panic again. The panic hook has reported the first
-            // panic by now.
-            std::mem::forget(panic);
-        }
+        survive(|| event(&**observer));
     }
 }
 

@@ -1,11 +1,11 @@
 //! The hints that a watcher has not seen yet.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures::task::AtomicWaker;
+use lock_core::foreign::survive;
 use lock_core::{Hint, OwnerToken};
 
 /// The hints that a watcher has not seen yet. Equal hints are stored once, and there are hints about no more than
@@ -114,10 +114,7 @@ impl Drop for Woken {
     fn drop(&mut self) {
         for waker in self.0.drain(..) {
             // A waker that panics stops no other waker.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                // The drop of the payload could panic again.
-                std::mem::forget(panic);
-            }
+            survive(|| waker.wake());
         }
     }
 }
