@@ -9,7 +9,7 @@ use lock_tests::chaos::{Deployment, Fault, Plan, Report, Step};
 use crate::machine::{cast, run, stage};
 
 /// How often a plan is carried out if a run proves nothing, or breaks a promise.
-const RUNS: usize = 3;
+const RUNS: usize = 5;
 
 /// A fault from this time on, for this time, in milliseconds, of the server with this number.
 fn step(fault: Fault, at: u64, lasts: u64, server: usize, over: Deployment) -> Step {

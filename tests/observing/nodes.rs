@@ -16,14 +16,15 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 #[tokio::test]
 async fn a_node_that_dies_is_kept_out_and_comes_back_after_its_quarantine() {
     let (servers, diary) = (NAMES.map(|_| RedisServer::start()), Diary::new());
-    let mut quorum = Redlock::builder().observer(diary.clone());
+    let quorum = Redlock::builder().node_timeout(Duration::from_secs(1));
+    let mut quorum = quorum.observer(diary.clone());
     for (name, server) in NAMES.into_iter().zip(&servers) {
         quorum = quorum.node(name, RedisBackend::open(server.url()).unwrap());
     }
-    let longest = Duration::from_millis(1_500);
+    let longest = Duration::from_secs(4);
     let quorum = quorum.max_ttl(Ttl::new(longest).unwrap()).build().await.unwrap();
     quorum.init().await.unwrap();
-    let locks = Locks::builder(quorum.clone()).ttl(Duration::from_millis(900)).build().unwrap();
+    let locks = Locks::builder(quorum.clone()).ttl(Duration::from_secs(3)).build().unwrap();
     let lock = Arc::new(locks.mutex("it", ()).unwrap());
     let guard = soon(Arc::clone(&lock).lock_owned()).await.unwrap();
     // New servers are in quarantine until an operator declares them new.

@@ -2,10 +2,11 @@
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::Error;
 use lock_core::conformance::{Harness, Hook, Suite};
+use lock_core::{Error, Ttl};
 use lock_postgres::{Builder, PostgresBackend};
 use lock_tests::{PgBouncer, Proxy, Ways, in_all_setups};
 
@@ -113,6 +114,11 @@ impl Harness for OneDatabase {
              lock_v1.label",
         );
         Hook::Done
+    }
+
+    /// The tests of other laws share the processors with this one.
+    fn ttl(&self) -> Ttl {
+        Ttl::new(Duration::from_millis(1_500)).unwrap()
     }
 }
 

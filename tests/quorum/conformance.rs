@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::Error;
 use lock_core::conformance::{Harness, Hook};
+use lock_core::{Error, Ttl};
 use lock_tests::Proxy;
 
 use crate::support::{Nodes, Quorum, builder};
@@ -56,6 +57,11 @@ impl Harness for Cluster {
 
     async fn heal(&self, client: &Quorum) {
         self.with_ways(client, Proxy::pass);
+    }
+
+    /// The tests of other laws share the processors with this one.
+    fn ttl(&self) -> Ttl {
+        Ttl::new(Duration::from_millis(1_000)).unwrap()
     }
 
     /// As after losing everything and beginning anew.

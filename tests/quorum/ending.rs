@@ -5,8 +5,9 @@ use std::time::Instant;
 use lock_core::{Acquire, AcquireOutcome, Backend, Claim, Key, OwnerToken, Ttl};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
+use tokio::time::timeout;
 
-use crate::support::{MAX_TTL, Nodes, SLACK, soon};
+use crate::support::{MAX_TTL, Nodes, SLACK, SOON, soon};
 
 /// A client that asks once and goes away, as a cron job does.
 async fn passes_by(nodes: &Nodes, fallback: bool) -> bool {
@@ -21,7 +22,8 @@ async fn passes_by(nodes: &Nodes, fallback: bool) -> bool {
     let request = Acquire::new(claim.clone(), Ttl::new(MAX_TTL).unwrap());
     let is_granted = matches!(quorum.try_acquire(&request).await, Ok(AcquireOutcome::Granted(_)));
     if is_granted {
-        quorum.release(&claim).await.unwrap();
+        // A node may be late.
+        while quorum.release(&claim).await.is_err() {}
     }
     is_granted
 }
@@ -33,11 +35,13 @@ async fn short_lived_clients_get_locks_again_after_all_servers_have_restarted() 
     soon(async { while !passes_by(&nodes, true).await {} }).await;
     for server in nodes.servers() {
         server.kill();
-        server.restart();
     }
     let began = Instant::now();
+    for server in nodes.servers() {
+        server.restart();
+    }
     let waiting = async { while !passes_by(&nodes, true).await {} };
-    soon(waiting).await;
+    timeout(2 * SOON, waiting).await.expect("a client gets the lock");
     // Each earlier holder has certainly lost its lease.
     assert!(began.elapsed() > MAX_TTL);
     assert!(began.elapsed() < 2 * MAX_TTL + SLACK, "{:?}", began.elapsed());

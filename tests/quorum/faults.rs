@@ -55,8 +55,8 @@ async fn a_majority_that_dies_ends_the_lock_at_its_deadline() {
     assert!(matches!(waiting, Err(LockError::Timeout { source: Some(_) })), "{waiting:?}");
 
     // They have forgotten everything, and are quarantined for as long as the longest lease.
-    nodes.servers()[..2].iter().for_each(RedisServer::restart);
     let begin = Instant::now();
+    nodes.servers()[..2].iter().for_each(RedisServer::restart);
     let next = soon(there.mutex().lock_owned_timeout(SOON)).await.unwrap();
     assert!(
         OwnedMutexGuard::lease(&next).fencing_token()

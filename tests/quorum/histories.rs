@@ -12,7 +12,7 @@ const PROCESSES: usize = 3;
 
 /// After how long all processes have had a turn when nothing fails: the time of a lease that was left behind, and the
 /// turns of the others.
-const RECOVERY: Duration = Duration::from_millis(900 + 3_000);
+const RECOVERY: Duration = Duration::from_millis(1_500 + 3_000);
 
 /// The servers, the processes, and a watcher that vouches for servers.
 struct Stage {
@@ -72,10 +72,11 @@ fn while_a_majority_dies() {
     let dead = [0, 2].map(|server| stage.server(server));
     dead.iter().for_each(|server| server.kill());
     stage.stands_still();
+    let begin = Instant::now();
     dead.iter().for_each(|server| server.restart());
     // They are quarantined for as long as the longest lease.
-    let took = stage.crew.goes_on(MAX_TTL + RECOVERY);
-    assert!(took > MAX_TTL / 2, "{took:?}");
+    stage.crew.goes_on(MAX_TTL + RECOVERY);
+    assert!(begin.elapsed() > MAX_TTL / 2, "{:?}", begin.elapsed());
     stage.crew.rest();
 }
 
@@ -113,9 +114,10 @@ fn while_servers_are_flushed_one_after_another() {
 #[test]
 fn while_all_servers_are_flushed_at_once() {
     let stage = Stage::set(3);
+    let begin = Instant::now();
     stage.nodes.servers().iter().for_each(RedisServer::flushall);
-    let took = stage.crew.goes_on(MAX_TTL + RECOVERY);
-    assert!(took > MAX_TTL / 2, "{took:?}");
+    stage.crew.goes_on(MAX_TTL + RECOVERY);
+    assert!(begin.elapsed() > MAX_TTL / 2, "{:?}", begin.elapsed());
     stage.crew.rest();
 }
 

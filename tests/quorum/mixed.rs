@@ -70,7 +70,7 @@ impl Store {
     fn client(&self) -> Arc<dyn Node> {
         match self {
             Self::Redis(server) => {
-                let client = RedisBackend::builder(server.url()).connect_timeout(NODE_TIMEOUT);
+                let client = RedisBackend::builder(server.url()).connect_timeout(NODE_TIMEOUT / 2);
                 Arc::new(client.build().unwrap())
             }
             Self::Postgres(server) => {
@@ -134,7 +134,7 @@ impl Stores {
 
     /// A client that shares only the stores with other clients.
     async fn client(&self) -> Mixed {
-        let quorum = Redlock::builder().node_timeout(NODE_TIMEOUT * 2);
+        let quorum = Redlock::builder().node_timeout(NODE_TIMEOUT);
         let quorum = quorum.max_ttl(Ttl::new(MAX_TTL).unwrap());
         let node = |store: &Store| store.client() as Arc<dyn QuorumNode>;
         let nodes = self.0.iter().map(|store| (store.name(), node(store)));
@@ -219,10 +219,19 @@ async fn hold_a_lock_together(stores: [Store; 3]) {
     for store in &stores.0 {
         let name = store.name();
         block_in_place(|| store.dies());
-        seen.goes_on(&format!("without {name}")).await;
-        block_in_place(|| store.returns());
-        let is_out = |voting| matches!(voting, Voting::KeptOut { .. });
-        until(&watcher, &format!("{name} is out"), |it, vote| it != name || is_out(vote)).await;
+        let kept_out = |voting| matches!(voting, Voting::KeptOut { .. });
+        let what = format!("{name} is out");
+        let is_out = until(&watcher, &what, |it, vote| it != name || kept_out(vote));
+        let what = format!("without {name}");
+        let goes_on = seen.goes_on(&what);
+        if matches!(store, Store::Memory(_)) {
+            // Its quarantine has begun.
+            tokio::join!(is_out, goes_on);
+        } else {
+            goes_on.await;
+            block_in_place(|| store.returns());
+            is_out.await;
+        }
         seen.goes_on(&format!("while {name} is in quarantine")).await;
         until(&watcher, "all nodes vote", |_, voting| voting == Voting::Yes).await;
     }

@@ -47,15 +47,15 @@ impl Crew {
 
     /// Waits until all processes have had another turn, except those that stand still.
     #[track_caller]
-    pub(crate) fn goes_on(&self, limit: Duration) -> Duration {
+    pub(crate) fn goes_on(&self, limit: Duration) {
         let running = self.members.iter().enumerate();
         let running = running.filter(|(_, member)| member.worker.is_running());
-        self.go_on(&running.map(|(number, _)| number).collect::<Vec<_>>(), limit)
+        self.go_on(&running.map(|(number, _)| number).collect::<Vec<_>>(), limit);
     }
 
-    /// Waits until these have had another turn, and says how long that took.
+    /// Waits until these have had another turn.
     #[track_caller]
-    pub(crate) fn go_on(&self, members: &[usize], limit: Duration) -> Duration {
+    pub(crate) fn go_on(&self, members: &[usize], limit: Duration) {
         let before = self.lines().len();
         let able: HashSet<u32> =
             members.iter().map(|&number| self.members[number].worker.pid()).collect();
@@ -67,7 +67,7 @@ impl Crew {
             let lines = self.lines();
             let process = |line: &String| line.split(' ').next().unwrap().parse().unwrap();
             able.is_subset(&lines[before..].iter().map(process).collect())
-        })
+        });
     }
 
     /// Lets all processes rest, and checks what they have written. No two holders that exclude each other had the lock

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::Error;
 use lock_core::conformance::{Harness, Hook};
+use lock_core::{Error, Ttl};
 use lock_redis::{Builder, RedisBackend};
 use lock_tests::{Proxy, RedisServer};
 
@@ -134,6 +134,11 @@ impl Harness for World {
         assert_eq!(self.server.cli(&["SAVE"]).text(), "OK");
         self.server.restart();
         Hook::Done
+    }
+
+    /// The tests of other laws share the processors with this one.
+    fn ttl(&self) -> Ttl {
+        Ttl::new(Duration::from_secs(1)).unwrap()
     }
 
     fn patience(&self) -> Duration {

@@ -43,7 +43,7 @@ use crate::{SOON, eventually_async};
 const LONG: Duration = Duration::from_secs(60);
 
 /// The lease of clients that die.
-const SHORT: Duration = Duration::from_millis(900);
+const SHORT: Duration = Duration::from_millis(1_500);
 
 /// How long a case checks that something does not happen.
 const MEANWHILE: Duration = Duration::from_millis(100);

@@ -101,7 +101,7 @@ pub async fn a_cell_bounds_its_initialization<S: Stage>() {
     let pair = Pair::<S>::new().await;
     let (here, there): (OnceCell<u32>, OnceCell<u32>) =
         pair.both(|locks| locks.once_cell("it").unwrap());
-    let here = here.with_max_hold(SHORT / 2).unwrap();
+    let here = here.with_max_hold(SHORT).unwrap();
     let slow = here.get_or_init(pending);
     let (slow, next) = soon(async {
         tokio::join!(slow, async {
