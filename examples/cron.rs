@@ -27,6 +27,8 @@ const TICKS: u32 = 6;
 const PERIOD: Duration = Duration::from_millis(100);
 /// The first replica that runs this tick dies at work.
 const DEADLY: u32 = 3;
+/// How often a replica asks again for a tick during which it has lost its lease.
+const REPEATS: u32 = 3;
 
 /// What the job has done.
 #[derive(Default)]
@@ -71,21 +73,40 @@ async fn live(
         // The clocks of the replicas differ: at each tick, another one is ahead.
         let late = (tick + replica) % REPLICAS * PERIOD / 20;
         sleep_until(start + tick * PERIOD + late).await;
-        let mut done = done.lock().await?;
-        if *done >= tick {
-            continue; // another replica was faster
-        }
-        // If the lease is lost, the job is dropped where it stands.
-        let lease = StoredMutexGuard::lease(&done);
-        if !lease.while_held(report(tick, &job)).await? {
+        if !survive(tick, replica, &done, &job).await? {
             println!("tick {tick}: replica {replica} dies at work");
             return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// One tick of one replica. Returns whether the replica has survived it.
+async fn survive(
+    tick: u32,
+    replica: u32,
+    done: &StoredMutex<u32>,
+    job: &Mutex<Job>,
+) -> Result<bool, AnyError> {
+    let mut repeats = 0..REPEATS;
+    loop {
+        let mut done = done.lock().await?;
+        if *done >= tick {
+            return Ok(true); // another replica was faster
+        }
+        let lease = StoredMutexGuard::lease(&done);
+        match lease.while_held(report(tick, job)).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            // The job was dropped where it stood. Some replica has to run it again.
+            Err(_) if repeats.next().is_some() => continue,
+            Err(lost) => return Err(lost.into()),
         }
         *done = tick;
         done.commit().await?;
         println!("tick {tick}: done by replica {replica}");
+        return Ok(true);
     }
-    Ok(())
 }
 
 /// The job. Returns whether its replica has survived it.

@@ -15,7 +15,7 @@
 use std::process::ExitCode;
 
 use futures::StreamExt;
-use lock_any::lock_sync::StoredMutex;
+use lock_any::lock_sync::{CommitError, StoredMutex};
 use lock_examples::{AnyError, exit, fresh, url};
 use tokio::task::JoinSet;
 
@@ -24,6 +24,8 @@ const OPENING: i64 = 1_000;
 const FLOOR: i64 = 100;
 const SERVICES: i64 = 3;
 const WITHDRAWALS_OF_A_SERVICE: i64 = 8;
+/// How often a service repeats a withdrawal that has lost its lease.
+const REPEATS: u32 = 3;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -65,16 +67,25 @@ async fn run(url: &str) -> Result<(), AnyError> {
 
 /// Takes an amount out of the account, unless that would break the floor. Returns what was paid out.
 async fn withdraw(account: StoredMutex<i64>, service: i64, amount: i64) -> Result<i64, AnyError> {
-    let mut balance = account.lock().await?;
-    if *balance - amount < FLOOR {
-        println!("service {service}: {amount} refused, the balance is {}", *balance);
-        return Ok(0); // the guard is dropped, and the balance stays as it is
+    let mut repeats = 0..REPEATS;
+    loop {
+        let mut balance = account.lock().await?;
+        if *balance - amount < FLOOR {
+            println!("service {service}: {amount} refused, the balance is {}", *balance);
+            return Ok(0); // the guard is dropped, and the balance stays as it is
+        }
+        *balance -= amount;
+        let left = *balance;
+        match balance.commit().await {
+            Ok(_) => {
+                println!("service {service}: {amount} paid out, {left} left");
+                return Ok(amount);
+            }
+            // Nothing was stored, so the service looks at the balance again.
+            Err(CommitError::Lost { .. }) if repeats.next().is_some() => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    *balance -= amount;
-    let left = *balance;
-    balance.commit().await?;
-    println!("service {service}: {amount} paid out, {left} left");
-    Ok(amount)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lock_any::lock_sync::StoredMutex;
+use lock_any::lock_sync::{CommitError, StoredMutex};
 use lock_examples::{AnyError, exit, fresh, url};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -24,6 +24,8 @@ use tokio::time::sleep;
 const SERVICES: u64 = 3;
 const CLERKS_OF_A_SERVICE: u64 = 2;
 const ORDERS_OF_A_CLERK: u64 = 4;
+/// How often a clerk takes a number again after it has lost its lease.
+const REPEATS: u64 = 3;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -75,15 +77,23 @@ async fn work(numbers: StoredMutex<u64>, clerk: String) -> Result<Vec<u64>, AnyE
 
 /// Takes the next number, if the customer pays. Returns the number, and whether an invoice has it.
 async fn issue(numbers: &StoredMutex<u64>, pays: bool) -> Result<(u64, bool), AnyError> {
-    let mut last = numbers.lock().await?;
-    *last += 1;
-    let number = *last;
-    sleep(Duration::from_millis(2)).await; // the customer takes out a card
-    if pays {
-        // The number counts from here on. Write the invoice after the commit, and repeat that until it succeeds.
-        last.commit().await?;
+    let mut repeats = 0..REPEATS;
+    loop {
+        let mut last = numbers.lock().await?;
+        *last += 1;
+        let number = *last;
+        sleep(Duration::from_millis(2)).await; // the customer takes out a card
+        if !pays {
+            return Ok((number, false)); // a guard that is dropped discards the change
+        }
+        match last.commit().await {
+            // The number counts from here on. Write the invoice after the commit, and repeat that until it succeeds.
+            Ok(_) => return Ok((number, true)),
+            // Nothing was stored, so another clerk may get this number.
+            Err(CommitError::Lost { .. }) if repeats.next().is_some() => {}
+            Err(error) => return Err(error.into()),
+        }
     }
-    Ok((number, pays)) // a guard that is dropped discards the change
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lock_core::FencingToken;
 use lock_redlock::Redlock;
-use lock_sync::{Locks, MutexGuard};
+use lock_sync::{Locks, MutexGuard, ReleaseError};
 use tokio::task::JoinSet;
 
 use crate::AnyError;
@@ -48,8 +48,10 @@ impl Players {
 
     /// The turns so far.
     pub(crate) fn turns(&self) -> Turns {
-        // Only whole turns are ever added.
-        Turns(self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        // Only whole turns are ever added. The client of the next turn may be faster to add its own.
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        turns.sort_by_key(|turn| turn.had);
+        Turns(turns)
     }
 
     /// Ends the play after the turns that have begun.
@@ -83,8 +85,12 @@ async fn take_turns(
             had,
             until: Instant::now(),
         };
-        turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
-        MutexGuard::release(guard).await?;
+        match MutexGuard::release(guard).await {
+            Ok(()) => turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn),
+            // The lease ended before the turn did, so the turn does not count.
+            Err(ReleaseError::Lost(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     locks.shutdown().await;
     Ok(())

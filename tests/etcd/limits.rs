@@ -55,7 +55,9 @@ async fn a_group_that_loses_one_key_on_the_way_keeps_none() {
     let part = Part::new();
     let proxy = Proxy::start(part.server.addr());
     let url = part.server.url_through(proxy.addr());
-    let (store, rival) = (builder(url).prefix(&part.prefix).build().unwrap(), part.open());
+    // The answers come only when the short lease has ended.
+    let patient = builder(url).prefix(&part.prefix).command_timeout(SOON * 2);
+    let (store, rival) = (patient.build().unwrap(), part.open());
     let (short, lasting) = (claim("short"), claim("lasting"));
     for (ours, ttl) in [(&lasting, long()), (&short, seconds(2))] {
         granted(&store, ours, ttl).await;

@@ -1,10 +1,10 @@
 //! A store without room: etcd raises the alarm `NOSPACE`, and does nothing but read, renew leases and end them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lock_core::{
-    AcquireOutcome, Backend, Error, ErrorKind, FencingToken, InspectBackend, Released, Renew,
-    Renewal,
+    AcquireOutcome, Backend, Claim, Error, ErrorKind, FencingToken, InspectBackend, Instant,
+    Released, Renew, Renewal, Ttl,
 };
 use lock_etcd::EtcdBackend;
 use lock_sync::{Lease, Locks, LossReason, Mutex, MutexGuard};
@@ -85,17 +85,28 @@ async fn a_full_store_grants_nothing_and_says_so() {
     new.watch(&claim("c").key).await.unwrap();
 }
 
+/// Renews a lease again and again, while the test does something else.
+async fn renews(store: EtcdBackend, claim: Claim, ttl: Ttl) {
+    loop {
+        _ = store.renew(&Renew::new(claim.clone(), ttl)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
+
 /// Renewals need no room, be it that they ask for tokens, which do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_keeps_its_lease_in_a_full_store_and_releases_it_later() {
     let server = small();
     let (store, rival) = (open(server.url()), open(server.url()));
     let ours = claim("it");
-    let ttl = seconds(2);
+    let ttl = seconds(6);
     let grant = granted(&store, &ours, ttl).await;
+    // It takes a while.
+    let kept = tokio::spawn(renews(store.clone(), ours.clone(), ttl));
     fill(&server);
+    kept.abort();
     assert_full(&store.release(&ours).await.unwrap_err());
-    let (start, pause) = (Instant::now(), Duration::from_millis(300));
+    let (start, pause) = (std::time::Instant::now(), Duration::from_millis(300));
     let mut wanted = 0;
     while start.elapsed() < ttl.duration() + LATE / 2 {
         wanted = 8 - wanted;

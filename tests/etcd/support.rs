@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use lock_core::{AcquireOutcome, Backend, Claim, FencingToken, Grant, Ttl};
+use lock_core::{AcquireOutcome, Backend, Claim, Clock, FencingToken, Grant, Instant, Ttl};
 use lock_etcd::{Builder, EtcdBackend};
 use lock_sync::{Locks, MutexGuard, ReleaseError};
 pub(crate) use lock_tests::requests::{attempt, claim, granted, long, until_ok};
@@ -80,7 +80,7 @@ pub(crate) fn waits(locks: &Locks<EtcdBackend>) -> JoinHandle<(Instant, FencingT
     let mutex = locks.mutex("it", ()).unwrap();
     tokio::spawn(async move {
         let guard = mutex.lock().await.unwrap();
-        (Instant::now(), MutexGuard::lease(&guard).fencing_token())
+        (Clock::boot().now(), MutexGuard::lease(&guard).fencing_token())
     })
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Clock, Error, FencingToken, Released, Renew, Renewal, Ttl,
+    Acquire, AcquireOutcome, Backend, Clock, Error, FencingToken, Grant, Instant, Released, Renew,
+    Renewal, Ttl,
 };
 use lock_postgres::PostgresBackend;
 use lock_tests::PostgresServer;
@@ -18,7 +19,8 @@ const TURNS: usize = 20;
 /// The turns of one lock, which two clients share.
 #[derive(Default)]
 struct Turns {
-    inside: AtomicBool,
+    /// When the lease of the client that is inside ends.
+    inside: std::sync::Mutex<Option<Instant>>,
     tokens: std::sync::Mutex<Vec<FencingToken>>,
     ends: AtomicBool,
 }
@@ -26,6 +28,24 @@ struct Turns {
 impl Turns {
     fn count(&self) -> usize {
         self.tokens.lock().unwrap().len()
+    }
+
+    /// Returns whether the lease is not over. A client that stood still may be inside for longer than its lease.
+    fn enter(&self, grant: &Grant) -> bool {
+        let mut inside = self.inside.lock().unwrap();
+        let now = Clock::boot().now();
+        if now >= grant.valid_until {
+            return false;
+        }
+        let before = inside.replace(grant.valid_until);
+        assert!(before.is_none_or(|until| until <= now), "two holders");
+        self.tokens.lock().unwrap().push(grant.tokens.first());
+        true
+    }
+
+    fn leave(&self, grant: &Grant) {
+        // The next client may be inside already.
+        self.inside.lock().unwrap().take_if(|until| *until == grant.valid_until);
     }
 }
 
@@ -45,12 +65,9 @@ async fn take_turns(store: PostgresBackend, turns: Arc<Turns>) {
             tokio::time::sleep(Duration::from_millis(3)).await;
             continue;
         };
-        // The answer may come when the lease is over.
-        if Clock::boot().now() < grant.valid_until {
-            assert!(!turns.inside.swap(true, Ordering::SeqCst), "two holders");
-            turns.tokens.lock().unwrap().push(grant.tokens.first());
+        if turns.enter(&grant) {
             tokio::task::yield_now().await;
-            turns.inside.store(false, Ordering::SeqCst);
+            turns.leave(&grant);
         }
         while let Err(error) = store.release(&ours).await {
             pause_after(&error).await;

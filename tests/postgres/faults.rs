@@ -4,33 +4,42 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::FutureExt;
-use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Hint, Released, Renew, Renewal,
-};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Released, Renew, Renewal};
 use lock_postgres::PostgresBackend;
 use lock_sync::{Locks, MutexGuard};
 use lock_tests::process::Standstill;
 use lock_tests::{PostgresServer, Proxy, SOON, eventually, eventually_async, soon};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, attempt, claim, granted, long, queued, refused, until_ok};
+use crate::support::{
+    Database, attempt, claim, commits_wait, granted, handed_over, last_session, long, queued,
+    refused, sessions, until_ok,
+};
 
 /// Ends all sessions of clients of locks in this database.
-fn end_sessions(database: &Database) -> u32 {
-    let ended = database.sql(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-         WHERE datname = current_database() AND application_name = 'lock-postgres'",
-    );
-    ended.trim().parse().unwrap()
+fn end_sessions(database: &Database) -> usize {
+    end(database, &sessions(database))
 }
 
 /// Ends the session that listens. Returns how many there were.
-fn end_listener(database: &Database) -> u32 {
-    let ended = database.sql(
-        "SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+fn end_listener(database: &Database) -> usize {
+    let listening = database.sql(
+        "SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
          WHERE l.locktype = 'advisory' AND l.granted AND d.datname = current_database()",
     );
-    ended.trim().parse().unwrap()
+    let listening: Vec<u32> = listening.lines().map(|pid| pid.parse().unwrap()).collect();
+    end(database, &listening)
+}
+
+/// Ends these sessions. A client hears of the end before the server has freed what the session held, so this waits.
+fn end(database: &Database, pids: &[u32]) -> usize {
+    for pid in pids {
+        database.sql(&format!("SELECT pg_terminate_backend({pid})"));
+    }
+    eventually("the sessions have ended", SOON, || {
+        sessions(database).iter().all(|pid| !pids.contains(pid))
+    });
+    pids.len()
 }
 
 async fn renewed(store: &PostgresBackend, claim: &Claim) {
@@ -196,11 +205,7 @@ async fn a_backend_that_stands_still_does_not_stop_its_client() {
     let store = store.command_timeout(limit).connections(one).build().unwrap();
     let ours = claim("a");
     let _granted = until_ok("it is granted", async || attempt(&store, &ours, long()).await).await;
-    let pid = database.sql(
-        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'lock-postgres'",
-    );
-    let pid: u32 = pid.trim().parse().unwrap();
-    let standstill = Standstill::of(&[pid]);
+    let standstill = Standstill::of(&[last_session(&database, 1)]);
     let error = attempt(&store, &claim("b"), long()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
     renewed(&store, &ours).await;
@@ -306,27 +311,22 @@ async fn tokens_do_not_fall_after_a_restore_from_a_base_backup() {
 async fn a_grant_waits_for_the_disk_and_a_release_that_hands_nothing_over_does_not() {
     let server = PostgresServer::durable();
     let database = server.database();
-    let limit = Duration::from_millis(1500);
-    let open =
-        || PostgresBackend::builder(server.url(&database)).command_timeout(limit).build().unwrap();
-    let (one, other) = (open(), open());
-    PostgresBackend::open(server.url(&database)).unwrap().init().await.unwrap();
+    let open = || PostgresBackend::builder(server.url(&database));
+    let (one, other) = (open().build().unwrap(), open().build().unwrap());
+    let hasty = open().command_timeout(Duration::from_millis(1500)).build().unwrap();
+    one.init().await.unwrap();
     let (free, waited_for, waiting) = (claim("a"), claim("b"), claim("b"));
     granted(&one, &free, long()).await;
     granted(&one, &waited_for, long()).await;
     let _watch = other.watch(&waiting.key).await.unwrap();
     let queued = other.try_acquire(&Acquire::new(waiting, long()).queued()).await.unwrap();
     assert!(matches!(queued, AcquireOutcome::Queued { .. }), "{queued:?}");
-    server.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-    server.sql("postgres", "SET synchronous_commit = off; SELECT pg_reload_conf()");
-    let waits = async || {
-        let probe = claim("probe");
-        attempt(&one, &probe, long()).await.is_err_and(|error| error.kind() == ErrorKind::Timeout)
-    };
-    eventually_async("grants wait", Duration::from_secs(30), waits).await;
+    commits_wait(&server, &database).await;
+    let granting = attempt(&hasty, &claim("probe"), long()).await.unwrap_err();
+    assert_eq!(granting.kind(), ErrorKind::Timeout, "a grant did not wait");
 
     assert_eq!(one.release(&free).await.unwrap(), Released::Freed { told: 0 });
-    let handing = one.release(&waited_for).await.unwrap_err();
+    let handing = hasty.release(&waited_for).await.unwrap_err();
     assert_eq!(handing.kind(), ErrorKind::Timeout, "a hand-over did not wait");
 }
 
@@ -342,10 +342,7 @@ async fn a_waiter_whose_listening_connection_has_ended_is_skipped_at_once() {
     let mut watch = queued(&other, &second).await;
 
     holder.release(&ours).await.unwrap();
-    match soon(watch.next()).await {
-        Some(Hint::Granted { owner, grant: Some(_) }) => assert_eq!(owner, second.owner),
-        other => panic!("{other:?}"),
-    }
+    handed_over(&other, &mut watch, &second).await;
 }
 
 /// Bytes that vanish: no party hears that the connection has ended. The client finds out by itself.

@@ -10,7 +10,9 @@ use lock_postgres::fence;
 use lock_tests::{SOON, eventually, soon};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, attempt, claim, granted, long, millis, refused, short, until_over};
+use crate::support::{
+    Database, attempt, claim, end_leases, granted, long, millis, refused, until_over,
+};
 
 async fn app(database: &Database) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
@@ -37,13 +39,13 @@ async fn a_takeover_waits_for_a_transaction_that_has_checked() {
     let (one, other) = (database.open(), database.open());
     let (ours, theirs) = (claim("a"), claim("a"));
     let mut app = app(&database).await;
-    let grant = granted(&one, &ours, short()).await;
+    let grant = granted(&one, &ours, long()).await;
     let transaction = app.transaction().await.unwrap();
     fence::check(&transaction, [(&ours.key, grant.tokens.first())]).await.unwrap();
 
-    let renewal = one.renew(&Renew::new(ours.clone(), short())).await;
+    let renewal = one.renew(&Renew::new(ours.clone(), long())).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "a renewal waited for the transaction");
-    until_over(&database);
+    end_leases(&database);
     for _ in 0..3 {
         let again = refused(&other, &theirs).await.expect("a time to ask again");
         assert!(again <= millis(50).duration(), "{again:?}");
@@ -294,10 +296,10 @@ async fn a_reader_in_a_transaction_keeps_writers_out_and_not_readers() {
     let new = |mode| Claim::exclusive(key.clone(), OwnerToken::generate().unwrap()).in_mode(mode);
     let (ours, theirs, writer) = (new(Mode::Shared), new(Mode::Shared), new(Mode::Exclusive));
     let mut app = app(&database).await;
-    let token = granted(&one, &ours, short()).await.tokens.first();
+    let token = granted(&one, &ours, long()).await.tokens.first();
     let transaction = app.transaction().await.unwrap();
     fence::check_shared(&transaction, [(&key, token)]).await.unwrap();
-    until_over(&database);
+    end_leases(&database);
 
     refused(&other, &writer).await.expect("a time to ask again");
     granted(&other, &theirs, long()).await;

@@ -4,7 +4,7 @@ use lock_core::{Backend, ErrorKind, OwnerToken};
 use lock_postgres::{PostgresBackend, fence};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, claim, granted, long, short, until_over};
+use crate::support::{Database, claim, end_leases, granted, long};
 
 /// A role that may log in and create things in the schema `public`.
 fn role(database: &Database, name: &str) -> String {
@@ -199,10 +199,10 @@ async fn no_owner_gets_past_the_fence() {
     let ours = claim("a");
     let (mut app, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
-    let token = granted(&store, &ours, short()).await.tokens.first();
+    let token = granted(&store, &ours, long()).await.tokens.first();
     let transaction = app.transaction().await.unwrap();
     fence::check(&transaction, [(&ours.key, token)]).await.unwrap();
-    until_over(&database);
+    end_leases(&database);
     let ask = |owner: &str| {
         let sql = format!(
             "SELECT verdict FROM lock_v1.acquire('na', '{owner}', 'x', 60000, 1, false, false, '', 10)"

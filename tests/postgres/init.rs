@@ -2,13 +2,12 @@
 
 use futures::future::join_all;
 use lock_core::{
-    Acquire, Backend, CellBackend, ErrorKind, Hint, Mode, QuorumNode, Released, Renew, Renewal,
-    Stored, Vote,
+    Acquire, Backend, CellBackend, ErrorKind, Mode, QuorumNode, Released, Renew, Renewal, Stored,
+    Vote,
 };
 use lock_postgres::PostgresBackend;
-use lock_tests::soon;
 
-use crate::support::{Database, attempt, claim, granted, long, queued};
+use crate::support::{Database, attempt, claim, granted, handed_over, long, queued};
 use crate::voting::{ballot, vouched};
 
 /// Every table, index, view, type and function of the schema.
@@ -99,9 +98,8 @@ async fn tables_of_version_1_are_brought_to_the_present_version_and_keep_what_th
     assert_eq!(database.sql("SELECT seen FROM lock_v1.fence"), format!("{token}\n"));
     assert_eq!(store.load(&ours.key).await.unwrap().unwrap().value, b"v");
     store.release(&ours).await.unwrap();
-    let hint = soon(watch.next()).await;
-    let Some(Hint::Granted { owner, grant: Some(grant) }) = hint else { panic!("{hint:?}") };
-    assert!(owner == theirs.owner && grant.tokens.first() > token, "{grant:?} after {token}");
+    let grant = handed_over(&other, &mut watch, &theirs).await;
+    assert!(grant.tokens.first() > token, "{grant:?} after {token}");
 
     let vote = store.vote(&ballot(&vouched(&store).await)).await.unwrap();
     assert!(matches!(vote, Vote::Granted(_)), "{vote:?}");

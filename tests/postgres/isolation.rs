@@ -5,7 +5,9 @@ use lock_postgres::{PostgresBackend, fence};
 use lock_tests::{PgBouncer, SOON, eventually};
 use tokio_postgres::{Client, NoTls};
 
-use crate::support::{Database, attempt, claim, granted, long, refused, short, until_over};
+use crate::support::{
+    Database, attempt, claim, end_leases, granted, long, refused, short, until_over,
+};
 
 const OTHERS: [&str; 2] = ["REPEATABLE READ", "SERIALIZABLE"];
 
@@ -146,7 +148,7 @@ async fn the_fence_holds_at_every_level() {
         let database = Database::new();
         let (one, other) = (database.open(), database.open());
         let (ours, theirs) = (claim("a"), claim("a"));
-        let token = granted(&one, &ours, short()).await.tokens.first();
+        let token = granted(&one, &ours, long()).await.tokens.first();
         let mut client = app(&database).await;
         client
             .batch_execute(&format!("SET default_transaction_isolation = '{level}'"))
@@ -154,7 +156,7 @@ async fn the_fence_holds_at_every_level() {
             .unwrap();
         let transaction = client.transaction().await.unwrap();
         fence::check(&transaction, [(&ours.key, token)]).await.unwrap();
-        until_over(&database);
+        end_leases(&database);
         refused(&other, &theirs).await.expect("a time to ask again");
         transaction.commit().await.unwrap();
         until_over(&database);

@@ -5,11 +5,11 @@
 use std::fs;
 use std::time::Duration;
 
-use lock_core::{Backend, Hint};
+use lock_core::Backend;
 use lock_postgres::PostgresBackend;
-use lock_tests::{PostgresServer, Proxy, SOON, eventually, soon};
+use lock_tests::{PostgresServer, Proxy, SOON, eventually};
 
-use crate::support::{Database, claim, granted, long, queued};
+use crate::support::{Database, claim, granted, handed_over, long, queued};
 
 /// The times until the next probe of idle connections, of which this port is the server's.
 fn probes(port: u16) -> Vec<Duration> {
@@ -79,8 +79,5 @@ async fn a_waiter_whose_machine_has_vanished_is_skipped_after_the_keepalive() {
     let places = "SELECT count(*) FROM lock_v1.waiter WHERE ends > clock_timestamp()";
     assert_eq!(database.sql(places), "2\n", "the place has not ended by itself");
     holder.release(&ours).await.unwrap();
-    match soon(watch.next()).await {
-        Some(Hint::Granted { owner, grant: Some(_) }) => assert_eq!(owner, second.owner),
-        other => panic!("{other:?}"),
-    }
+    handed_over(&other, &mut watch, &second).await;
 }

@@ -12,7 +12,10 @@ use lock_tests::process::Standstill;
 use lock_tests::{Direction, PostgresServer, Proxy, SOON, eventually, eventually_async, soon};
 use tokio_postgres::NoTls;
 
-use crate::support::{Database, attempt, claim, granted, long};
+use crate::support::{
+    Database, attempt, claim, commits_wait, granted, last_session, long, sessions, until_ok,
+    without_limit_of_its_own,
+};
 
 /// A client with one connection, besides the one for renewals.
 fn impatient(url: &str, limit: Duration) -> PostgresBackend {
@@ -22,15 +25,7 @@ fn impatient(url: &str, limit: Duration) -> PostgresBackend {
 
 /// Gives an impatient client a lease. A busy machine may be too slow for a few of its requests.
 async fn granted_in_the_end(store: &PostgresBackend, claim: &Claim, ttl: Ttl) {
-    eventually_async("a grant", SOON, async || attempt(store, claim, ttl).await.is_ok()).await;
-}
-
-/// The sessions of clients of locks.
-const SESSIONS: &str = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
-                        AND application_name = 'lock-postgres' ORDER BY backend_start";
-
-fn sessions(database: &Database) -> Vec<u32> {
-    database.sql(SESSIONS).lines().map(|pid| pid.parse().unwrap()).collect()
+    eventually_async("a grant", SOON * 6, async || attempt(store, claim, ttl).await.is_ok()).await;
 }
 
 /// The lease of a client that has to log in first has its whole time from the login on.
@@ -59,12 +54,6 @@ async fn a_slow_login_takes_nothing_from_a_lease() {
     }
 }
 
-/// The latest of so many sessions. A session that was given up ends first.
-fn last_session(database: &Database, count: usize) -> u32 {
-    eventually("given up sessions end", SOON, || sessions(database).len() == count);
-    sessions(database)[count - 1]
-}
-
 /// The requests that would change what a release has undone.
 fn late_requests(key: &str) -> [(Claim, Acquire); 3] {
     let of = |mode| {
@@ -88,12 +77,22 @@ async fn a_request_that_is_read_after_its_release_is_refused() {
         let standstill = Standstill::of(&[pid]);
         let error = store.try_acquire(&request).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
-        assert_eq!(store.release(&ours).await.unwrap(), Released::NotHeld);
+        let released = until_ok("it is released", async || store.release(&ours).await).await;
+        assert_eq!(released, Released::NotHeld);
         drop(standstill);
         eventually("the backend has read it", SOON, || !sessions(&database).contains(&pid));
         let held = "SELECT count(*) FROM lock_v1.held WHERE key = 'na'";
         assert_eq!(database.sql(held), "0\n", "{:?}", ours.mode);
-        assert!(matches!(store.release(&other).await.unwrap(), Released::Freed { .. }));
+        // The answer to the first request may come too late.
+        let first = store.release(&other).await;
+        let is_unknown = first.is_err();
+        let freed = match first {
+            Ok(freed) => freed,
+            Err(_) => until_ok("it is released", async || store.release(&other).await).await,
+        };
+        let is_freed = matches!(freed, Released::Freed { .. });
+        assert!(is_freed || is_unknown && freed == Released::NotHeld, "{freed:?}");
+        assert_eq!(database.sql("SELECT count(*) FROM lock_v1.held"), "0\n");
     }
 }
 
@@ -160,35 +159,26 @@ async fn a_server_whose_standby_is_away_gathers_no_sessions() {
     let server = PostgresServer::with(&["fsync=off", "max_connections=40"]);
     let database = server.database();
     server.sql(&database, &PostgresBackend::schema());
-    let store = impatient(&server.url(&database), Duration::from_millis(150));
+    let store = impatient(&server.url(&database), Duration::from_millis(500));
     let ours = claim("a");
     granted_in_the_end(&store, &ours, long()).await;
-    let set = |names: &str| {
-        // These do not write, so they do not wait.
-        server.sql("postgres", &format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
-        server.sql("postgres", "SELECT pg_reload_conf()");
-    };
-    set("away");
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lock-postgres'";
-    // Another lock each time: the refusal of one that is held does not wait.
-    let mut tried = 0;
-    eventually_async("commits wait", SOON, async || {
-        tried += 1;
-        attempt(&store, &claim(format!("b{tried}")), long()).await.is_err()
-    })
-    .await;
+    commits_wait(&server, &database).await;
+    let there_are =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lock-postgres'";
     let mut most = 0;
-    for round in 0..30 {
+    for round in 0..10 {
+        // Another lock each time: the refusal of one that is held does not wait.
         let error = attempt(&store, &claim(format!("c{round}")), long()).await.unwrap_err();
         assert!(error.is_retryable(), "{error:?}");
         let renewal = store.renew(&Renew::new(ours.clone(), long())).await;
         assert!(matches!(renewal, Renewal::Unknown(_)), "{renewal:?}");
-        most = most.max(server.sql("postgres", waits).trim().parse::<u32>().unwrap());
+        most = most.max(server.sql("postgres", there_are).trim().parse::<u32>().unwrap());
     }
     // Two lines, each with a connection and two abandoned ones.
     assert!(most <= 6, "{most} sessions");
-    set("");
-    eventually_async("it works again", SOON, async || {
+    server.sql("postgres", "ALTER SYSTEM RESET synchronous_standby_names");
+    server.sql("postgres", "SELECT pg_reload_conf()");
+    eventually_async("it works again", SOON * 6, async || {
         attempt(&store, &claim("d"), long()).await.is_ok()
     })
     .await;
@@ -198,7 +188,8 @@ async fn a_server_whose_standby_is_away_gathers_no_sessions() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_stuck_delays_no_renewal_and_others_only_for_a_while() {
     let database = Database::new();
-    let limit = Duration::from_secs(4);
+    without_limit_of_its_own(&database);
+    let limit = Duration::from_secs(10);
     let store = impatient(&database.url(), limit);
     let (ours, stuck) = (claim("a"), claim("stuck"));
     granted(&store, &ours, long()).await;
@@ -218,7 +209,7 @@ async fn a_lock_that_is_stuck_delays_no_renewal_and_others_only_for_a_while() {
     eventually("the request waits for the row", SOON, || database.sql(waits) == "1\n");
     let renewal = store.renew(&Renew::new(ours.clone(), long())).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
-    assert_eq!(database.sql(waits), "1\n", "the renewal has waited for the other request");
+    assert!(!asking.is_finished(), "the renewal has waited for the other request");
     // Half of the limit later, the connection is free for the next request.
     assert!(matches!(soon(store.release(&ours)).await.unwrap(), Released::Freed { .. }));
     let error = asking.await.unwrap().unwrap_err();

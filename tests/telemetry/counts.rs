@@ -159,9 +159,10 @@ async fn renewals_fail_while_the_server_does_not_answer() {
     let failing = || client.count("lock_renewals_failing", &[]);
     assert_eq!(failing(), 0.0);
     server.kill();
-    // The first renewal that fails is a third of the lease away.
-    eventually("a renewal fails", SOON, || failing() == 1.0);
-    assert!(renewals("failed") >= 1.0);
+    // The first renewal that fails is a third of the lease away. The lease may be over when this test looks.
+    eventually("a renewal fails", SOON, || {
+        renewals("failed") >= 1.0 && (failing() == 1.0 || !guard.lease().is_valid())
+    });
     soon(guard.lease().lost()).await;
     eventually("the lease counts no more", SOON, || failing() == 0.0);
     eventually("the loss is counted", SOON, || client.lost("expired") == 1.0);

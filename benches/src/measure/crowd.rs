@@ -288,7 +288,7 @@ mod tests {
     }
 
     async fn run<C: Contestant>(client: C, rule: Rule) -> Window {
-        let mut plan = Crowd::new(8, vec!["hot".to_owned()], Duration::from_millis(40));
+        let mut plan = Crowd::new(8, vec!["hot".to_owned()], Duration::from_millis(400));
         (plan.rule, plan.waits) = (rule, true);
         crowd(&[Arc::new(client)], plan, &[]).await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! Foreign code that a library calls: observers, wakers and the values that a waker owns.
+//! Foreign code that a library calls: observers, wakers and the values that a waker owns. [`survive`] runs such code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

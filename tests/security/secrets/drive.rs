@@ -8,7 +8,9 @@ use lock_core::{
     Terms, Ttl,
 };
 use lock_redis::RedisBackend;
-use lock_sync::{Locks, Owner};
+use lock_redlock::Redlock;
+use lock_sync::{Locks, Mutex, MutexGuard, Owner};
+use lock_tests::{SOON, eventually_async};
 
 use super::tape::{show, shown};
 
@@ -79,6 +81,41 @@ async fn drive_votes(backend: &RedisBackend, claim: &Claim, request: Acquire) {
     shown(backend.vouch(&Quarantine::new("a0"), ttl).await).ok();
     shown(backend.confirm(claim, token).await).ok();
     shown(backend.release(claim).await).ok();
+}
+
+/// Gets the lock of a client whose time limits may be too short for a busy machine.
+pub(crate) async fn locked<T: std::fmt::Debug>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let mut guard = None;
+    eventually_async("it is locked", SOON, async || {
+        guard = shown(mutex.lock().await).ok();
+        guard.is_some()
+    })
+    .await;
+    guard.unwrap()
+}
+
+/// A lock of a quorum. Returns whether one of so many tries got the lock.
+pub(crate) async fn drive_quorum(quorum: Redlock<RedisBackend>, tries: u32) -> bool {
+    let locks = Locks::builder(quorum.clone()).wait_limit(Duration::from_secs(6));
+    let locks = locks.ttl(Duration::from_secs(2)).build().unwrap();
+    let mutex = locks.mutex("quorum", ()).unwrap();
+    let mut guard = None;
+    for _ in 0..tries {
+        shown(quorum.init().await).ok();
+        show(&quorum.status().await);
+        guard = shown(mutex.lock().await).ok();
+        if guard.is_some() {
+            break;
+        }
+    }
+    let is_locked = guard.is_some();
+    shown(mutex.try_lock().await).ok();
+    let again = Locks::new(quorum.clone());
+    shown(again.mutex("quorum", ()).unwrap().try_lock().await).ok();
+    show(&quorum.status().await);
+    drop(guard);
+    locks.shutdown().await;
+    is_locked
 }
 
 /// Every kind of lock, once.

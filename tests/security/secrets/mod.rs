@@ -17,7 +17,7 @@ use lock_redlock::Redlock;
 use lock_sync::{Locks, MutexGuard, Owner, PassedOwner};
 use lock_tests::{Direction, Proxy, RedisServer};
 
-use self::drive::{drive, drive_locks};
+use self::drive::{drive, drive_locks, drive_quorum, locked};
 use self::parrot::{From, MANNERS};
 use self::search::Secret;
 use crate::monitor::Monitor;
@@ -209,7 +209,7 @@ async fn a_broken_way_tells_nothing() {
                 let locks = Locks::builder(backend.clone()).wait_limit(Duration::from_millis(200));
                 let locks = locks.ttl(Duration::from_secs(1)).build().unwrap();
                 let mutex = locks.mutex(proxy.addr().to_string(), ()).unwrap();
-                let guard = tape::shown(mutex.lock().await).unwrap();
+                let guard = locked(&mutex).await;
                 break_it(&proxy);
                 drive(&backend, &after, VALUE).await;
                 tape::shown(mutex.lock().await).ok();
@@ -253,34 +253,22 @@ async fn a_quorum_does_not_tell_on_its_nodes() {
     let wrong = RedisServer::builder().user(USER, "on >another ~* &* +@all").start();
     let parrots = [MANNERS[0], MANNERS[1]].map(|manner| parrot::start(manner, From::Requests));
     let watched = Monitor::start(&servers[0]);
-    let addresses = |addrs: &[std::net::SocketAddr]| addrs.to_vec();
     let good: Vec<_> = servers.iter().map(RedisServer::addr).collect();
-    let mut locked = 0;
-    for nodes in [
-        addresses(&good),
-        addresses(&[good[0], wrong.addr(), parrots[0]]),
-        addresses(&[good[0], good[1], parrots[1]]),
+    let limit = Duration::from_secs(3);
+    for (nodes, has_majority) in [
+        (good.clone(), true),
+        (vec![good[0], wrong.addr(), parrots[0]], false),
+        (vec![good[0], good[1], parrots[1]], true),
     ] {
-        let nodes = nodes.into_iter().map(|addr| hasty(url(addr)).build().unwrap());
-        let builder = Redlock::builder().nodes(nodes);
+        let patient = |addr| hasty(url(addr)).command_timeout(limit).connect_timeout(limit);
+        let nodes = nodes.into_iter().map(|addr| patient(addr).build().unwrap());
+        let builder = Redlock::builder().nodes(nodes).node_timeout(Duration::from_secs(2));
         tape::show(&builder);
-        let Ok(quorum) = tape::shown(builder.build().await) else { continue };
-        tape::shown(quorum.init().await).ok();
-        tape::show(&quorum.status().await);
-        let locks = Locks::builder(quorum.clone()).wait_limit(Duration::from_millis(500));
-        let locks = locks.ttl(Duration::from_secs(2)).build().unwrap();
-        let mutex = locks.mutex("quorum", ()).unwrap();
-        let guard = tape::shown(mutex.lock().await);
-        locked += usize::from(guard.is_ok());
-        tape::shown(mutex.try_lock().await).ok();
-        let again = Locks::new(quorum.clone());
-        tape::shown(again.mutex("quorum", ()).unwrap().try_lock().await).ok();
-        tape::show(&quorum.status().await);
-        drop(guard);
-        locks.shutdown().await;
+        let quorum = tape::shown(builder.build().await).unwrap();
+        // A busy machine may be too slow for a few requests.
+        let tries = if has_majority { 5 } else { 1 };
+        assert_eq!(drive_quorum(quorum, tries).await, has_majority);
     }
-    // The second value has no majority.
-    assert_eq!(locked, 2);
     let mut secrets = credentials();
     secrets.extend(watched.tokens().iter().map(|token| secret_half(token)));
     assert_unsaid(&secrets);

@@ -93,7 +93,7 @@ fn stops_job(foreground: &mut Option<Foreground>, child: &Child) -> bool {
 /// Waits a moment for a report, if there is one.
 async fn told(report: Option<JoinHandle<()>>) {
     let Some(report) = report else { return };
-    for _ in 0..100 {
+    for _ in 0..400 {
         if report.is_finished() {
             return;
         }

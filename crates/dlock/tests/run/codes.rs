@@ -102,7 +102,7 @@ fn the_file_has_the_deadline_of_the_lease_and_goes_with_it() {
     let scene = Scene::new();
     let script = "echo $LOCK_FILE > name
         while ! test -e end; do cat $LOCK_FILE > new; echo >> new; mv new deadline; done";
-    let dlock = scene.script(&["--ttl", "4s"], script);
+    let dlock = scene.script(&["--ttl", "10s"], script);
     let file = scene.written("name");
     let first = scene.written("deadline");
     eventually("the file is renewed", SOON, || scene.written("deadline").trim() > first.trim());

@@ -142,7 +142,7 @@ async fn a_run_whose_lease_has_ended_is_killed_instead_of_going_on() {
     let scene = Scene::new();
     fs::write(scene.path("script"), READS).unwrap();
     let mut terminal = shell(&scene);
-    terminal.press("$DLOCK run it --ttl 500ms -- sh script\n");
+    terminal.press("$DLOCK run it --ttl 4s -- sh script\n");
     terminal.shows(&["ready"]);
     terminal.press("\u{1a}");
     stands_still(pid_of(&scene.written("pid")));

@@ -11,7 +11,7 @@ fn one_program_leads_at_a_time_and_all_see_which() {
     let script = "echo $$ > $0; exec sleep 1000";
     let elect = |name: &str| {
         scene.start(&[
-            "elect", "boss", "--ttl", "4s", "--value", name, "--", "sh", "-c", script, name,
+            "elect", "boss", "--ttl", "6s", "--value", name, "--", "sh", "-c", script, name,
         ])
     };
     let one = elect("one");
@@ -44,7 +44,7 @@ fn a_leader_may_lead_again() {
 fn a_program_whose_leadership_was_lost_is_ended() {
     let scene = Scene::new();
     let script = "echo $$ > pid; exec sleep 1000";
-    let dlock = scene.start(&["elect", "boss", "--ttl", "4s", "--", "sh", "-c", script]);
+    let dlock = scene.start(&["elect", "boss", "--ttl", "10s", "--", "sh", "-c", script]);
     let program = pid_of(&scene.written("pid"));
     scene.server.cli(&["FLUSHALL"]);
     let text = dlock.ends_with(76);
@@ -56,7 +56,7 @@ fn a_program_whose_leadership_was_lost_is_ended() {
 fn a_leader_that_lost_its_leadership_leads_again_if_it_is_to() {
     let scene = Scene::new();
     let script = "echo $$ >> led; exec sleep 1000";
-    let elect = ["elect", "boss", "--again", "--ttl", "4s", "--", "sh", "-c", script];
+    let elect = ["elect", "boss", "--again", "--ttl", "10s", "--", "sh", "-c", script];
     let dlock = scene.start(&elect);
     let first = pid_of(&scene.written("led"));
     scene.server.cli(&["FLUSHALL"]);

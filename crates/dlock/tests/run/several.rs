@@ -30,7 +30,7 @@ fn of_sixteen_programs_one_runs_at_a_time() {
 async fn a_program_that_waited_runs_to_its_end() {
     let scene = Scene::new();
     let guard = scene.locks().await.lock("it").await.unwrap();
-    let waiting = scene.script(&["--ttl", "3s"], "sleep 1.5; exit 7");
+    let waiting = scene.script(&["--ttl", "6s"], "sleep 1.5; exit 7");
     eventually_async("the program waits", SOON, async || scene.inspect("it").await.waiting == 1)
         .await;
     drop(guard);

@@ -1,13 +1,14 @@
 //! Signals, while the program runs and while it waits.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 use lock_any::lock_sync::LockGuard;
 use lock_tests::process::{is_alive, kill};
 use lock_tests::{SOON, eventually, eventually_async};
 use rustix::process::Signal;
 
-use crate::program::{Scene, is_gone, pid_of};
+use crate::program::{Dlock, Scene, is_gone, pid_of};
 
 /// A script that tells of a signal, and goes on until there is one.
 fn traps(signal: &str) -> String {
@@ -142,17 +143,39 @@ fn a_signal_ends_the_opening_of_a_quorum() {
     for (command, signal, code) in
         [("run", Signal::INT, 130), ("elect", Signal::TERM, 143), ("run", Signal::HUP, 129)]
     {
-        let nodes = [silent(), silent(), silent()];
-        let hosts = nodes.each_ref().map(|node| node.local_addr().unwrap().to_string());
-        let url = format!("redlock+redis://{}", hosts.join(","));
-        let dlock = scene.start(&["--url", &url, command, "it", "--", "true"]);
-        let mut connection = None;
-        eventually("it connects", SOON, || {
-            connection = nodes[0].accept().ok();
-            connection.is_some()
-        });
-        dlock.signal(signal);
+        let mut repeats = 0..2;
+        let (dlock, _quorum) = loop {
+            let (dlock, quorum, took) = signalled_while_opening(&scene, command, signal);
+            // On a busy machine the opening may be over before the signal comes.
+            if took < Duration::from_millis(500) || repeats.next().is_none() {
+                break (dlock, quorum);
+            }
+        };
         // Not the code of a store that cannot be reached, which has to wait for the nodes.
         dlock.ends_with(code);
     }
+}
+
+/// Nodes that never answer, and a connection to one of them.
+type Silent = ([TcpListener; 3], Option<TcpStream>);
+
+/// Starts this command over a quorum, and sends it a signal when it connects. Returns how long that took.
+fn signalled_while_opening(
+    scene: &Scene,
+    command: &str,
+    signal: Signal,
+) -> (Dlock, Silent, Duration) {
+    let nodes = [silent(), silent(), silent()];
+    let hosts = nodes.each_ref().map(|node| node.local_addr().unwrap().to_string());
+    let url = format!("redlock+redis://{}", hosts.join(","));
+    let begin = Instant::now();
+    let dlock = scene.start(&["--url", &url, command, "it", "--", "true"]);
+    let mut connection = None;
+    eventually("it connects", SOON, || {
+        connection = nodes[0].accept().ok().map(|(stream, _)| stream);
+        connection.is_some()
+    });
+    dlock.signal(signal);
+    let took = begin.elapsed();
+    (dlock, (nodes, connection), took)
 }

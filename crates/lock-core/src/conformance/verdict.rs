@@ -22,6 +22,9 @@ pub enum Verdict {
 pub(super) enum Failure {
     Broken(String),
     NotApplicable(String),
+    /// The test came too late to see what it looks for, as on a busy machine. The suite repeats it. If it is late each
+    /// time, the law is broken.
+    Late(String),
 }
 
 /// The result of a test of a law.
@@ -33,6 +36,7 @@ impl Failure {
         match self {
             Self::Broken(reason) => Self::Broken(format!("{law}: {reason}")),
             Self::NotApplicable(reason) => Self::NotApplicable(format!("{law}: {reason}")),
+            Self::Late(reason) => Self::Late(format!("{law}: {reason}")),
         }
     }
 }
@@ -40,7 +44,7 @@ impl Failure {
 impl From<Failure> for Verdict {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Broken(reason) => Self::Broken(reason),
+            Failure::Broken(reason) | Failure::Late(reason) => Self::Broken(reason),
             Failure::NotApplicable(reason) => Self::NotApplicable(reason),
         }
     }

@@ -31,7 +31,7 @@ async fn contenders_take_turns_while_a_node_is_silent() {
         });
     }
     tasks.join_all().await;
-    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
 }
 
 async fn take_turn(quorum: &Quorum) {

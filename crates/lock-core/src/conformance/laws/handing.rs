@@ -188,7 +188,10 @@ pub(in super::super) async fn a_cut_waiter_is_passed_over<H: Harness>(
     heir.hears_grant().await?;
     let waited = clock.now().saturating_duration_since(released);
     let claim_time = other.limits().grant(ttl).duration();
-    ensure!(waited < claim_time, "it took {waited:?}: the key was handed to a dead waiter");
+    if waited >= claim_time {
+        let late = format!("it took {waited:?}: the key was handed to a dead waiter");
+        return Err(Failure::Late(late));
+    }
     heir.claims().await?;
     scene.heal(&gone).await;
     Ok(())

@@ -221,10 +221,11 @@ where
     held.owner = held.owner.of_client(mark);
     one.granted(&held, scene.long()).await?;
     let short = scene.ttl().duration();
+    let keep = short + scene.rest();
     for label in ["first", "second"] {
         let shown = format!("{label} of {key}").chars().take(60).collect::<String>();
-        one.introduces(mark, &shown, short * 2).await?;
-        for (pause, is_shown) in [(Duration::ZERO, true), (short, true), (short * 2, false)] {
+        one.introduces(mark, &shown, keep).await?;
+        for (pause, is_shown) in [(Duration::ZERO, true), (short, true), (keep, false)] {
             scene.pause(pause).await;
             let inspection = other.inspect(&key).await?;
             let label = inspection.holders.first().and_then(|holder| holder.label.as_ref());

@@ -12,7 +12,7 @@ pub(in super::super) async fn renew_extends_the_lease<H: Harness>(scene: Scene<'
     let claim = scene.claim(&key)?;
     let first = holder.granted(&claim, ttl).await?.valid_until;
     // The store may be late to end the first lease, and the second one has to outlast that.
-    let longer = Ttl::new(scene.ttl_with_rest().duration() + holder.limits().lag)?;
+    let longer = Ttl::new(ttl.duration() + scene.rest() + holder.limits().lag)?;
     let second = holder.renewed(&claim, longer).await?;
     ensure!(second > first, "the renewed deadline is not after the first");
     scene.outlast(ttl.duration()).await;

@@ -64,7 +64,11 @@ impl Fails {
 
     /// Whether every error is gone.
     fn is_clean(&self) -> bool {
-        self.next.lock().unwrap().is_none() && Arc::strong_count(&self.errors) == 1
+        self.has_failed() && Arc::strong_count(&self.errors) == 1
+    }
+
+    fn has_failed(&self) -> bool {
+        self.next.lock().unwrap().is_none()
     }
 }
 
@@ -102,7 +106,7 @@ impl Backend for Handle {
 }
 
 /// Runs `act` with a lock over a store that fails once in this way, and waits until the error is gone.
-fn once(verb: Verb, kind: ErrorKind, act: fn(Arc<lock_sync::Mutex<()>>)) {
+fn once(verb: Verb, kind: ErrorKind, act: fn(Arc<lock_sync::Mutex<()>>, &Fails)) {
     in_time("an error that asks for the lock", move || {
         let fails = Arc::new(Fails {
             store: MemoryBackend::new(),
@@ -111,24 +115,24 @@ fn once(verb: Verb, kind: ErrorKind, act: fn(Arc<lock_sync::Mutex<()>>)) {
             errors: Arc::default(),
         });
         let locks = Locks::builder(Handle(Arc::clone(&fails)));
-        let locks = locks.ttl(Duration::from_secs(1)).build().unwrap();
+        let locks = locks.ttl(Duration::from_secs(3)).build().unwrap();
         let lock = Arc::new(locks.mutex("it", ()).unwrap());
         fails.lock.set(Arc::downgrade(&lock)).unwrap();
-        act(Arc::clone(&lock));
+        act(Arc::clone(&lock), &fails);
         until("the error is dropped", || fails.is_clean());
     });
 }
 
 #[test]
 fn the_error_of_a_request_that_succeeds_later() {
-    once(Verb::Acquire, ErrorKind::Unreachable, |lock| {
+    once(Verb::Acquire, ErrorKind::Unreachable, |lock, _| {
         drop(block_on(lock.lock_owned()).unwrap());
     });
 }
 
 #[test]
 fn the_error_that_a_waiter_never_hears_of() {
-    once(Verb::Acquire, ErrorKind::Denied, |lock| {
+    once(Verb::Acquire, ErrorKind::Denied, |lock, _| {
         let mut first = Box::pin(Arc::clone(&lock).lock_owned());
         let mut second = Box::pin(lock.lock_owned());
         // The first waiter enters the line, and the second one behind it. The first one hears of the error.
@@ -141,17 +145,17 @@ fn the_error_that_a_waiter_never_hears_of() {
 
 #[test]
 fn the_error_of_a_renewal() {
-    once(Verb::Renew, ErrorKind::Unreachable, |lock| {
+    once(Verb::Renew, ErrorKind::Unreachable, |lock, fails| {
         let guard = block_on(Arc::clone(&lock).lock_owned()).unwrap();
         // The renewal comes after a third of the lease, and is repeated.
-        std::thread::sleep(Duration::from_millis(500));
+        until("a renewal has failed", || fails.has_failed());
         drop(guard);
     });
 }
 
 #[test]
 fn the_error_of_a_release_that_succeeds_later() {
-    once(Verb::Release, ErrorKind::Unreachable, |lock| {
+    once(Verb::Release, ErrorKind::Unreachable, |lock, _| {
         drop(block_on(Arc::clone(&lock).lock_owned()).unwrap());
     });
 }
