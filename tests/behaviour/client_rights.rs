@@ -13,7 +13,10 @@ use crate::support::{
 };
 
 /// A lease short enough to wait for: waiters without hints have to do so.
-const LEASE: Duration = Duration::from_millis(1_200);
+const LEASE: Duration = Duration::from_secs(5);
+
+/// Shorter than the lease, and longer than a busy machine needs for an answer.
+const LIMIT: Duration = Duration::from_secs(4);
 
 const PROTOCOLS: [Protocol; 2] = [Protocol::Resp2, Protocol::Resp3];
 
@@ -124,7 +127,7 @@ async fn without_a_right_that_taking_needs_nothing_is_taken() {
             |error: &lock_core::Error| error.kind() == ErrorKind::Denied && !error.is_retryable();
         let begin = Instant::now();
         let error = soon(mutex.lock()).await.unwrap_err();
-        assert!(begin.elapsed() < LEASE, "{missing}: it is said at once");
+        assert!(begin.elapsed() < LIMIT, "{missing}: it is said at once");
         assert!(matches!(&error, LockError::Backend(e) if denied(e)), "{missing}: {error:?}");
         let error = soon(mutex.try_lock()).await.unwrap_err();
         assert!(matches!(&error, TryLockError::Backend(e) if denied(e)), "{missing}: {error:?}");

@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 /// A lease that is short enough to wait for its end.
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(3);
 
 #[test]
 fn the_permits_of_a_holder_come_back_with_its_lease_and_no_others() {

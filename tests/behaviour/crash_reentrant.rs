@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 /// A lease that is short enough to wait for its end.
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(3);
 
 /// A kind of lock, as a new owner.
 fn as_a_new_owner() -> String {

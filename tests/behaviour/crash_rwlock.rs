@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 /// A lease that is short enough to wait for its end.
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(3);
 
 /// A process whose lease stays as it is, for half a minute.
 fn steady(server: &RedisServer) -> Worker {

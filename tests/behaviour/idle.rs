@@ -1,6 +1,6 @@
 //! Many waiters cost the server nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lock_redis::RedisBackend;
 use lock_sync::{Locks, MutexGuard};
@@ -37,6 +37,8 @@ async fn waiters_ask_nothing_while_they_wait() {
     }
     let many = std::iter::repeat_n("it".to_owned(), 200);
     let mut waiting = wait_for(&pair.here, many.chain(names.into_iter().take(50)));
+    // A busy client may tell its label late.
+    pair.server.until_labels(2).await;
     until_quiet(&pair.server).await;
 
     // The leases are long: not even a renewal is due.
@@ -100,12 +102,15 @@ async fn a_process_keeps_one_place_in_line_however_many_wait_in_it() {
     }
     let in_line = async || pair.server.cli(&["LLEN", QUEUE]).int() == PROCESSES as i64;
     eventually_async("all stand in line", SOON, in_line).await;
+    pair.server.until_labels(PROCESSES as usize + 1).await;
 
+    let begin = Instant::now();
     let asked = asked_within(&pair.server, PLACE).await;
-    // All processes have asked once, then three times each, and once more for the part of a second.
+    // All processes ask three times each, and once more for the part of a second. A busy machine measures longer.
+    let times = 3 * begin.elapsed().as_millis() as u64 / PLACE.as_millis() as u64 + 1;
     let scripts = asked.calls("evalsha");
     assert!(scripts >= PROCESSES, "{asked:?}");
-    assert!(scripts <= 4 * PROCESSES, "{asked:?}");
+    assert!(scripts <= times * PROCESSES, "{asked:?}");
     // No waiter got a message, and none got in.
     assert_eq!(asked.calls("publish"), 0, "{asked:?}");
     assert!(MutexGuard::lease(&held).is_valid());

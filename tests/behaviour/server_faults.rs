@@ -167,7 +167,7 @@ async fn a_waiter_gets_in_when_the_server_comes_back_empty() {
 #[tokio::test]
 async fn a_paused_server_costs_a_typed_error_and_no_lease() {
     // A busy server answers within the timeout. Two calls that fail end before the pause does.
-    let lease = Duration::from_secs(12);
+    let lease = Duration::from_secs(15);
     let timeout = Duration::from_secs(1);
     for mode in ["ALL", "WRITE"] {
         let pair = Pair::with(|redis| redis.command_timeout(timeout), |locks| locks.ttl(lease));
@@ -177,7 +177,7 @@ async fn a_paused_server_costs_a_typed_error_and_no_lease() {
         let limited = pair.here.mutex("limited", ()).unwrap();
         assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
         let deadline = MutexGuard::lease(&guard).valid_until();
-        pair.server.cli(&["CLIENT", "PAUSE", "6000", mode]);
+        pair.server.cli(&["CLIENT", "PAUSE", "9000", mode]);
 
         let error = soon(elsewhere.try_lock()).await.unwrap_err();
         let TryLockError::Backend(error) = error else { panic!("{mode}: {error:?}") };
@@ -201,7 +201,7 @@ async fn a_paused_server_costs_a_typed_error_and_no_lease() {
 #[tokio::test]
 async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders() {
     let server = RedisServer::builder().config("maxmemory-policy", "noeviction").start();
-    let pair = Pair::of(server, |redis| redis, |locks| locks.ttl(Duration::from_secs(2)));
+    let pair = Pair::of(server, |redis| redis, |locks| locks.ttl(Duration::from_secs(5)));
     let (here, there) = pair.mutexes();
     let guard = soon(there.lock()).await.unwrap();
     let deadline = MutexGuard::lease(&guard).valid_until();
@@ -213,7 +213,7 @@ async fn a_server_without_memory_refuses_newcomers_and_keeps_its_word_to_holders
     let full = |error: &lock_core::Error| error.kind() == ErrorKind::OutOfMemory;
     let error = soon(elsewhere.try_lock()).await.unwrap_err();
     assert!(matches!(&error, TryLockError::Backend(error) if full(error)), "{error:?}");
-    let error = soon(limited.lock_timeout(Duration::from_millis(300))).await.unwrap_err();
+    let error = soon(limited.lock_timeout(Duration::from_secs(2))).await.unwrap_err();
     let why = |error| match error {
         LockError::Timeout { source: Some(error) } => full(&error),
         _ => false,

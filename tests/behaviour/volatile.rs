@@ -126,7 +126,7 @@ async fn woken_by_each_end(listening: &Listening) {
     served(waiting, in_time(listening.of_theirs), "a foreign release").await;
 
     // The waiter keeps the time with the long lease, too.
-    server.cli(&["SET", LOCK, "a stranger that died", "PX", "1500"]);
+    server.cli(&["SET", LOCK, "a stranger that died", "PX", "4000"]);
     let (_here, waiting) = begin(&server, listening, true).await;
     let (seen, left) = (Instant::now(), ttl_of(&server, LOCK).unwrap());
     let guard = waiting.served().await;

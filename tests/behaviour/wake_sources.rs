@@ -99,7 +99,7 @@ async fn the_timer_alone() {
         MutexGuard::release(held).await.unwrap();
         OwnedMutexGuard::release(waiting.served().await).await.unwrap();
 
-        pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "800"]);
+        pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "3000"]);
         let left = ttl_of(&pair.server, LOCK).unwrap();
         // The waiter looks at a holder without an end every five seconds, and at one with an end when the end
         // comes.

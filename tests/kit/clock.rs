@@ -60,14 +60,17 @@ fn a_jump_moves_the_time_of_this_server_alone_and_outlasts_it() {
     let (clock, server) = started();
     let (_, other) = started();
     jump(&clock, &server, HOUR);
-    let ahead =
-        |server: &RedisServer| (time(server) - time(&other) + 500_000).div_euclid(1_000_000);
-    assert_eq!(ahead(&server), 3_600);
+    // The test may stand still between the readings, so the time of the other server has two bounds.
+    let is_ahead = |server: &RedisServer, millis: i64| {
+        let (before, told, after) = (time(&other), time(server) - millis * 1_000, time(&other));
+        assert!((before - 500_000..=after + 500_000).contains(&told), "{before} {told} {after}");
+    };
+    is_ahead(&server, HOUR);
     assert_eq!(clock.ahead(), HOUR * 1_000);
     server.restart();
-    assert_eq!(ahead(&server), 3_600);
+    is_ahead(&server, HOUR);
     jump(&clock, &server, -2 * HOUR);
-    assert_eq!(ahead(&server), -3_600);
+    is_ahead(&server, -HOUR);
 }
 
 #[cfg(target_os = "linux")]
@@ -100,13 +103,13 @@ fn a_rate_lets_time_pass_faster_or_slower_and_never_jumps() {
 #[test]
 fn a_fast_clock_ends_a_key_early() {
     let (clock, server) = started();
-    server.cli(&["SET", "k", "v", "PX", "2000"]);
+    server.cli(&["SET", "k", "v", "PX", "20000"]);
     let begin = Instant::now();
     if clock.is_real() {
         clock.set_rate(9_000_000);
     } else {
-        clock.jump(&server, 1_800);
+        clock.jump(&server, 18_000);
     }
     eventually("the key has expired", LIMIT, || server.cli(&["EXISTS", "k"]).int() == 0);
-    assert!(begin.elapsed() < Duration::from_millis(1_500), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
 }

@@ -13,6 +13,11 @@ fn client(proxy: &Proxy) -> resp::Client {
     resp::Client::connect(proxy.addr(), LIMIT).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A client that waits for an answer for as long as a busy machine may need, and no longer.
+fn hasty(proxy: &Proxy) -> resp::Client {
+    resp::Client::connect(proxy.addr(), Duration::from_secs(2)).unwrap()
+}
+
 fn ping(client: &mut resp::Client) -> std::io::Result<resp::Value> {
     client.command(&["PING"])
 }
@@ -92,7 +97,7 @@ fn a_silenced_request_does_not_arrive_until_it_passes() {
 fn a_silenced_reply_was_still_earned() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
-    let mut client = resp::Client::connect(proxy.addr(), Duration::from_millis(200)).unwrap();
+    let mut client = hasty(&proxy);
     proxy.silence(ToClient);
     client.send(&["INCR", "k"]).unwrap();
     eventually("the request has arrived", LIMIT, || server.cli(&["EXISTS", "k"]).int() == 1);
@@ -104,7 +109,7 @@ fn a_silenced_reply_was_still_earned() {
 fn a_half_open_connection_hides_the_death_of_the_server() {
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
-    let mut client = resp::Client::connect(proxy.addr(), Duration::from_millis(200)).unwrap();
+    let mut client = hasty(&proxy);
     ping(&mut client).unwrap();
     proxy.silence(ToServer);
     proxy.silence(ToClient);
@@ -158,21 +163,21 @@ fn a_client_that_has_vanished_answers_no_keepalive() {
 
 #[test]
 fn a_delay_postpones_every_reply_but_not_the_next_one_behind_it() {
-    const DELAY: Duration = Duration::from_millis(100);
+    const DELAY: Duration = Duration::from_millis(300);
     let server = RedisServer::start();
     let proxy = Proxy::before(&server);
     let mut client = client(&proxy);
     ping(&mut client).unwrap();
     proxy.delay(ToClient, DELAY);
     let start = Instant::now();
-    for _ in 0..20 {
+    for _ in 0..40 {
         client.send(&["PING"]).unwrap();
     }
-    for _ in 0..20 {
+    for _ in 0..40 {
         client.receive().unwrap();
     }
     assert!(start.elapsed() >= DELAY);
-    assert!(start.elapsed() < DELAY * 10, "the delays have added up: {:?}", start.elapsed());
+    assert!(start.elapsed() < DELAY * 20, "the delays have added up: {:?}", start.elapsed());
     proxy.delay(ToServer, LIMIT * 10);
     client.send(&["PING"]).unwrap();
     proxy.pass();
@@ -259,11 +264,13 @@ fn single_arrivals_straggle_and_other_connections_overtake_them() {
     });
     assert!(overtaken, "no request of two thousand");
     proxy.straggle(ToServer, Duration::ZERO);
-    for _ in 0..200 {
+    // With the switch some fifteen of these would straggle. On a busy machine a few are late without it.
+    let late = (0..1_000).filter(|_| {
         let start = Instant::now();
         ping(&mut clients[0]).unwrap();
-        assert!(start.elapsed() < BY, "requests are late without the switch");
-    }
+        start.elapsed() >= BY
+    });
+    assert!(late.count() < 4, "requests are late without the switch");
 }
 
 #[test]
@@ -274,10 +281,10 @@ fn bytes_dribble_one_by_one() {
     let (mut server, _) = listener.accept().unwrap();
     proxy.dribble(ToServer, Some(Duration::from_millis(20)));
     let start = Instant::now();
-    std::io::Write::write_all(&mut client, b"hello").unwrap();
-    let mut buffer = [0; 8];
+    std::io::Write::write_all(&mut client, &[b'x'; 100]).unwrap();
+    let mut buffer = [0; 128];
     let mut reads = Vec::new();
-    while reads.iter().sum::<usize>() < 5 {
+    while reads.iter().sum::<usize>() < 100 {
         let read = std::io::Read::read(&mut server, &mut buffer).unwrap();
         assert!(read > 0, "the proxy has closed the connection");
         reads.push(read);

@@ -54,7 +54,7 @@ fn a_wait_can_be_given_up() {
 #[test]
 fn a_killed_worker_leaves_its_lock_to_the_ttl() {
     // The heir asks while the lease lasts.
-    const TTL: Duration = Duration::from_secs(2);
+    const TTL: Duration = Duration::from_secs(4);
     let server = RedisServer::start();
     let (victim, heir) = (with_ttl(&server, TTL), with_ttl(&server, TTL));
     let token = victim.lock("stock");

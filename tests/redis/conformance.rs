@@ -5,10 +5,11 @@
 
 use std::num::NonZeroU32;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::Error;
 use lock_core::conformance::{Harness, Hook, Suite};
+use lock_core::{Error, Ttl};
 use lock_redis::{Builder, Notifications, Protocol, RedisBackend};
 use lock_tests::{Ways, in_all_setups};
 use tokio::runtime;
@@ -96,6 +97,11 @@ impl Harness for OneServer {
     async fn forget(&self) -> Hook {
         self.server.client().command::<()>(&["FLUSHALL"]);
         Hook::Done
+    }
+
+    /// The tests of all laws share the processors.
+    fn ttl(&self) -> Ttl {
+        Ttl::new(Duration::from_secs(1)).unwrap()
     }
 
     async fn restart(&self) -> Hook {

@@ -120,7 +120,7 @@ async fn an_unreachable_server_is_said_to_be_quickly() {
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         assert!(error.to_string().contains("127.0.0.1:"), "{error}");
     }
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
     let watch = backend.watch(&claim("a").key).await.unwrap_err();
     assert_eq!(watch.kind(), ErrorKind::Unreachable);
 }
@@ -243,10 +243,11 @@ async fn a_paused_server_answers_later() {
     let server = Server::start();
     let backend = hasty(server.url()).build().unwrap();
     granted(&backend, &claim("first")).await;
-    server.client().command::<()>(&["CLIENT", "PAUSE", "1500", "WRITE"]);
+    server.client().command::<()>(&["CLIENT", "PAUSE", "10000", "WRITE"]);
     let late = claim("a");
     let error = attempt(&backend, &late).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
+    server.client().command::<()>(&["CLIENT", "UNPAUSE"]);
     // The owner finds out what became of the request.
     assert!(matches!(answered(&backend, &late).await, AcquireOutcome::Granted(_)));
     assert!(refused(&backend, &claim("a")).await.is_some());
@@ -380,7 +381,7 @@ async fn a_repeated_grant_is_dated_by_the_later_of_both_ends() {
     let server = Server::start();
     let backend = RedisBackend::open(server.url()).unwrap();
     let mine = claim("a");
-    let brief = Acquire::new(mine.clone(), millis(400));
+    let brief = Acquire::new(mine.clone(), millis(5_000));
     let AcquireOutcome::Granted(first) = backend.try_acquire(&brief).await.unwrap() else {
         panic!()
     };

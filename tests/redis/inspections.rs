@@ -71,7 +71,7 @@ async fn a_lock_of_another_library_is_seen_and_ended() {
     let holder = &seen.holders[0];
     assert_eq!((holder.kind, holder.token, holder.remaining), (Kind::Exclusive, None, None));
     assert_eq!(one.force_release(&claim("a").key).await.unwrap(), 1);
-    waiter.told().await.expect("enough of the lease is known");
+    waiter.gets_it().await;
     assert_eq!(one.force_release(&claim("a").key).await.unwrap(), 1);
     assert_eq!(one.force_release(&claim("a").key).await.unwrap(), 0);
     // A value that is no lock is left alone.
@@ -106,7 +106,7 @@ async fn a_forced_release_reaches_holders_and_waiters_over_each_source() {
         let mut waiter = Waiter::queue(&other, permits(3)).await;
         assert_eq!(soon(watch.next()).await, Some(Hint::Contended));
         assert_eq!(person.force_release(&claim("a").key).await.unwrap(), 2);
-        waiter.told().await.expect("enough of the lease is known");
+        waiter.gets_it().await;
         assert!(matches!(soon(watch.next()).await, Some(Hint::Released | Hint::Changed)));
         for claim in held {
             assert!(matches!(holder.renew(&Renew::new(claim, long())).await, Renewal::Lost));

@@ -50,7 +50,7 @@ async fn works(backend: &RedisBackend) {
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
     let mut waiter = Waiter::queue(backend, claim("a")).await;
     assert!(matches!(backend.release(&held).await.unwrap(), Released::Freed { .. }));
-    waiter.told().await.unwrap();
+    waiter.gets_it().await;
     assert!(matches!(waiter.release().await, Released::Freed { .. }));
 }
 

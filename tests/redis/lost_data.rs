@@ -18,6 +18,11 @@ fn longest() -> Ttl {
     millis(1_500)
 }
 
+/// Longer than all that a test does meanwhile on a busy machine.
+fn patient() -> Ttl {
+    millis(20_000)
+}
+
 fn builder(server: &RedisServer) -> Builder {
     RedisBackend::builder(server.url()).data_quarantine(longest())
 }
@@ -78,10 +83,14 @@ async fn get(backend: &RedisBackend, name: &str) -> Instant {
 
 /// A holder gets the lock `a`, the server forgets it, and another client gets the lock. Returns until when the holder
 /// had it, and since when the other client.
-async fn two_holders(server: &RedisServer, open: impl Fn() -> RedisBackend) -> [Instant; 2] {
+async fn two_holders(
+    server: &RedisServer,
+    ttl: Ttl,
+    open: impl Fn() -> RedisBackend,
+) -> [Instant; 2] {
     let [here, there] = [(); 2].map(|()| open());
     let held = claim("a");
-    let request = Acquire::new(held.clone(), longest());
+    let request = Acquire::new(held.clone(), ttl);
     let AcquireOutcome::Granted(grant) = here.try_acquire(&request).await.unwrap() else {
         panic!()
     };
@@ -93,7 +102,7 @@ async fn two_holders(server: &RedisServer, open: impl Fn() -> RedisBackend) -> [
 async fn without_the_quarantine_a_server_without_its_data_gives_a_held_lock_away() {
     let server = RedisServer::start();
     let open = || RedisBackend::open(server.url()).unwrap();
-    let [until, since] = two_holders(&server, open).await;
+    let [until, since] = two_holders(&server, patient(), open).await;
     assert!(since < until, "the test proves nothing");
 }
 
@@ -101,7 +110,7 @@ async fn without_the_quarantine_a_server_without_its_data_gives_a_held_lock_away
 async fn a_server_without_its_data_grants_no_lock_until_the_longest_lease_is_over() {
     let server = RedisServer::start();
     open(&server).init().await.unwrap();
-    let [until, since] = two_holders(&server, || open(&server)).await;
+    let [until, since] = two_holders(&server, longest(), || open(&server)).await;
     assert!(since >= until, "two holders at once");
 }
 
@@ -170,15 +179,16 @@ async fn while_a_server_sits_out_everything_else_goes_on() {
 async fn goes_on(terms: bool) {
     let server = RedisServer::start();
     let old = RedisBackend::builder(server.url()).term_quarantine(terms).build().unwrap();
-    let backend = builder(&server).term_quarantine(terms).build().unwrap();
+    let backend = builder(&server).data_quarantine(patient()).term_quarantine(terms);
+    let backend = backend.build().unwrap();
     let held = claim("a");
-    let request = Acquire::new(held.clone(), longest());
+    let request = Acquire::new(held.clone(), patient());
     // A client without the quarantine gets a lock that the others see.
     assert!(matches!(old.try_acquire(&request).await.unwrap(), AcquireOutcome::Granted(_)));
     let watch = backend.watch(&held.key).await.unwrap();
     sits_out(&backend).await;
     for request in
-        [Acquire::new(claim("a"), longest()).queued(), Acquire::new(claim("b"), longest())]
+        [Acquire::new(claim("a"), patient()).queued(), Acquire::new(claim("b"), patient())]
     {
         for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { take: 1, of: 2 }] {
             let mut request = request.clone();
@@ -187,16 +197,16 @@ async fn goes_on(terms: bool) {
             assert!(error.retry_after().is_some(), "{error}");
         }
     }
-    let both = ["b", "c"].map(|name| Acquire::new(claim(name), longest()));
+    let both = ["b", "c"].map(|name| Acquire::new(claim(name), patient()));
     assert!(backend.try_acquire_all(&both).await.unwrap_err().retry_after().is_some());
-    let convert = Convert::new(held.clone(), Mode::Shared, longest());
+    let convert = Convert::new(held.clone(), Mode::Shared, patient());
     assert!(backend.convert(&convert).await.unwrap_err().retry_after().is_some());
     assert_eq!(server.keys("lock:{[bc]*"), [""; 0]);
     assert_eq!(server.keys("lock:{a}:queue"), [""; 0]);
 
-    let renewal = backend.renew(&Renew::new(held.clone(), longest())).await;
+    let renewal = backend.renew(&Renew::new(held.clone(), patient())).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
-    let renewal = backend.renew(&Renew::new(claim("b"), longest())).await;
+    let renewal = backend.renew(&Renew::new(claim("b"), patient())).await;
     assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
     let seen = backend.inspect(&held.key).await.unwrap();
     assert_eq!((seen.holders.len(), seen.waiting), (1, 0));
@@ -318,6 +328,7 @@ fn promote(server: &RedisServer) {
 
 #[tokio::test]
 async fn a_promoted_replica_goes_on_and_one_that_restarts_does_not() {
+    let open = |server: &RedisServer| builder(server).data_quarantine(patient()).build().unwrap();
     let start = || RedisServer::builder().config("repl-diskless-sync-delay", "0").start();
     let (one, other) = (start(), start());
     open(&one).init().await.unwrap();

@@ -97,13 +97,13 @@ async fn without_memory_holders_release_and_waiters_are_served() {
     }
 
     assert!(matches!(holder.release(&held).await.unwrap(), Released::Freed { .. }));
-    first.told().await.unwrap();
+    first.gets_it().await;
     let renew = Renew::new(first.claim().clone(), long()).reserving(8);
     let renewal = other.renew(&renew).await;
     assert!(matches!(renewal, Renewal::Renewed { tokens: Some(_), .. }), "{renewal:?}");
     assert!(matches!(first.release().await, Released::Freed { .. }));
     for reader in &mut readers {
-        reader.told().await.unwrap();
+        reader.gets_it().await;
     }
     let renewal = holder.renew(&Renew::new(readers[1].claim().clone(), long())).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
@@ -195,7 +195,7 @@ async fn half_a_queue_that_was_lost_is_made_good_by_asking() {
             }
             holder.release(&held).await.unwrap();
             for waiter in &mut line {
-                waiter.told().await.unwrap();
+                waiter.gets_it().await;
                 waiter.release().await;
             }
             assert_eq!(raw.command::<Vec<String>>(&["KEYS", "*"]), ["lock:{a}:state"]);
@@ -239,7 +239,7 @@ async fn waiters_outlive_a_restart_of_the_server() {
         // The client hears again, and can be told again.
         let mut next = Waiter::queue(&other, claim("a")).await;
         waiter.release().await;
-        next.told().await.unwrap();
+        next.gets_it().await;
         next.release().await;
     }
 }

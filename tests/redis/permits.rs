@@ -107,7 +107,7 @@ async fn permits_that_are_added_are_handed_over_in_the_same_step() {
     let resized = one.resize(&held.key, 2, Resize::Add(2)).await.unwrap();
     assert_eq!(resized.permits, state(5, 5, 1));
     for waiter in &mut line[..2] {
-        waiter.told().await.expect("enough of the lease is known");
+        waiter.gets_it().await;
     }
     assert!(matches!(line[2].ask().await.unwrap(), AcquireOutcome::Queued { .. }));
 }
@@ -185,7 +185,7 @@ async fn a_request_for_more_permits_than_exist_waits_until_they_are_added() {
     }
     let mut waiter = Waiter::queue(&other, permits(3, 2)).await;
     one.resize(&key, 2, Resize::Add(2)).await.unwrap();
-    waiter.told().await.expect("enough of the lease is known");
+    waiter.gets_it().await;
     // There are four, and all are held.
     assert_eq!(refused(&other, &permits(5, 2)).await, None);
     assert!(refused(&other, &permits(4, 2)).await.is_some());
@@ -244,11 +244,11 @@ async fn a_look_at_permits_gives_those_of_ended_leases_to_waiters() {
     let (one, other) = (open(&server), open(&server));
     let key = claim("a").key;
     // Another claim has to wait before it ends.
-    let lease = millis(1_500);
+    let lease = millis(5_000);
     let request = Acquire::new(permits(1, 1), lease);
     assert!(matches!(one.try_acquire(&request).await.unwrap(), AcquireOutcome::Granted(_)));
     let mut waiter = Waiter::queue(&other, permits(1, 1)).await;
     tokio::time::sleep(lease.duration() + millis(30).duration()).await;
     assert_eq!(one.permits(&key, 1).await.unwrap(), state(1, 1, 0));
-    waiter.told().await.expect("enough of the lease is known");
+    waiter.gets_it().await;
 }

@@ -72,8 +72,8 @@ fn outside_a_runtime_the_connections_of_others_are_left_alone() {
 fn a_watch_does_not_depend_on_an_idle_runtime() {
     let server = Server::start();
     let backend = RedisBackend::builder(server.url())
-        .command_timeout(Duration::from_secs(1))
-        .connect_timeout(Duration::from_secs(1))
+        .command_timeout(Duration::from_secs(2))
+        .connect_timeout(Duration::from_secs(2))
         .build()
         .unwrap();
     let key = Key::new("a").unwrap();
@@ -135,7 +135,7 @@ fn a_dropped_backend_leaves_no_connection_behind() {
 #[test]
 fn a_runtime_that_goes_late_takes_only_its_own_watches_with_it() {
     let server = Server::start();
-    let limit = Duration::from_secs(1);
+    let limit = Duration::from_secs(2);
     let backend = RedisBackend::builder(server.url()).command_timeout(limit).connect_timeout(limit);
     let backend = backend.build().unwrap();
     let holder = RedisBackend::open(server.url()).unwrap();

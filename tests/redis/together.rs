@@ -76,7 +76,7 @@ async fn a_repetition_returns_the_same_grants() {
     let _watch = backend.watch(&claims[0].key).await.unwrap();
     let tokens = all_granted(&backend, &claims).await;
     let mut raw = server.client();
-    raw.command::<()>(&["PEXPIRE", "lock:{a}", "1000"]);
+    raw.command::<()>(&["PEXPIRE", "lock:{a}", "20000"]);
     raw.command::<()>(&["PEXPIRE", "lock:{b}", "100000"]);
     raw.command::<()>(&["DEL", "lock:{b}:state"]);
     let again = attempt(&backend, &claims).await;
@@ -116,7 +116,7 @@ async fn a_holder_of_several_locks_hears_of_contention_for_each() {
     }
     for (waiter, claim) in line.iter_mut().zip(&claims) {
         holder.release(claim).await.unwrap();
-        waiter.told().await.unwrap();
+        waiter.gets_it().await;
     }
 }
 

@@ -122,7 +122,7 @@ async fn a_line_is_served_beside_it() {
     }
     holder.release(&held).await.unwrap();
     for waiter in &mut line {
-        waiter.told().await.unwrap();
+        waiter.gets_it().await;
         waiter.release().await;
     }
 }

@@ -142,7 +142,7 @@ async fn without_hints_a_refusal_says_when_the_lease_ends() {
     assert_eq!(backend.watch(&key()).await.unwrap_err().kind(), ErrorKind::Unsupported);
 
     // A rival has to ask before it ends.
-    let lease = millis(1_500);
+    let lease = millis(5_000);
     let held = lock_core::Acquire::new(claim("a"), lease);
     assert!(matches!(
         backend.try_acquire(&held).await.unwrap(),

@@ -35,6 +35,13 @@ pub(crate) fn says(error: &Error, text: &str) {
     assert!(error.is_retryable() && error.to_string().contains(text), "{error}");
 }
 
+/// One of two replicas lacks the grant. On a busy machine the other one may be late, too.
+fn lack(error: &Error) {
+    let one_or_two = ["1", "0"].map(|have| format!("{have} of 2 replicas have it"));
+    assert!(one_or_two.iter().any(|text| error.to_string().contains(text)), "{error}");
+    says(error, "replicas have it");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_one_replica_lacks_does_not_count() {
     let set = Set::start(2);
@@ -43,14 +50,14 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
     eventually_granted(&backend, &held).await;
     let several = ["a", "b"].map(|name| Acquire::new(claim(name), long()));
     set.stall();
-    says(&unconfirmed(&backend, &claim("a")).await, "1 of 2 replicas have it");
-    says(&backend.try_acquire_all(&several).await.unwrap_err(), "1 of 2 replicas have it");
+    lack(&unconfirmed(&backend, &claim("a")).await);
+    lack(&backend.try_acquire_all(&several).await.unwrap_err());
     join_all(several.iter().map(|request| backend.release(&request.claim))).await;
     let lock = Locks::new(backend.clone()).mutex("c", ()).unwrap();
     assert!(lock.try_lock().await.is_err());
     eventually_async("an unconfirmed grant is released", SOON, async || set.is_free("c")).await;
     match backend.renew(&Renew::new(held.clone(), long())).await {
-        Renewal::Unknown(error) => says(&error, "1 of 2 replicas have it"),
+        Renewal::Unknown(error) => lack(&error),
         other => panic!("{other:?}"),
     }
     // A release is not confirmed.
@@ -71,7 +78,10 @@ async fn a_grant_that_one_replica_lacks_does_not_count() {
 #[test]
 fn an_unconfirmed_request_leaves_the_grant_of_its_repetition() {
     let set = Set::start(1);
-    let (backend, lock) = (set.client(), claim("a"));
+    // The repetition is confirmed in time on a busy machine, too.
+    let patience = 3 * TIMEOUT;
+    let builder = set.builder().command_timeout(4 * patience).confirm(1, patience);
+    let (backend, lock) = (builder.build().unwrap(), claim("a"));
     let [here, there] = [(); 2].map(|()| Runtime::new().unwrap());
     for runtime in [&here, &there] {
         runtime.block_on(async {

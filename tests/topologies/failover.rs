@@ -67,7 +67,7 @@ impl Pair<'_> {
         let key = format!("lock:{{{}}}", (self.name)("held"));
         tokio::task::block_in_place(|| {
             // As if the holder had had the lock for a while.
-            assert_eq!(self.primary.cli(&["PEXPIRE", &key, "2000"]).int(), 1);
+            assert_eq!(self.primary.cli(&["PEXPIRE", &key, "4000"]).int(), 1);
             self.replicated();
             self.cut();
         });

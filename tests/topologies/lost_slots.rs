@@ -101,10 +101,10 @@ async fn a_slot_that_moves_sits_out_while_its_holder_goes_on() {
     block_in_place(|| cluster.move_slot(&key, 1));
     let moved = Clock::boot().now();
     sits_out(&open(&cluster), name).await;
-    // That client asks twice a second at most whether a slot still sits out.
-    get(&here, other, longest()).await;
     let renewal = there.renew(&Renew::new(held.clone(), longest())).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    // That client asks twice a second at most whether a slot still sits out.
+    get(&here, other, longest()).await;
     released(&there, &held).await;
     // A hand-over is no proof either.
     assert!(soon(waits).await.unwrap() >= moved + longest().duration());

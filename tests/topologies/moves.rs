@@ -307,12 +307,13 @@ async fn a_waiter_that_a_move_does_not_touch_asks_at_most_once_more() {
     renewed(&waiting, &moved).await;
     released(&holder, &held).await;
     // No other hint comes before the grant: none that makes the waiter ask.
-    assert!(soon(waiter.hears_its_grant()).await, "the waiter had a reason to ask");
+    waiter.hears_its_grant().await.expect("the waiter had a reason to ask");
     // No request was sent twice.
     assert!(asked <= 4, "{asked} calls");
 }
 
-/// How many scripts clients call for some hand-overs, from one client to another and back.
+/// How many scripts clients call for some hand-overs, from one client to another and back. A turn whose message comes
+/// late on a busy machine does not count.
 async fn calls_of_hand_overs(url: String, servers: &[&RedisServer]) -> u64 {
     const TURNS: usize = 20;
     let client = || RedisBackend::builder(url.as_str()).term_quarantine(true).build().unwrap();
@@ -323,19 +324,23 @@ async fn calls_of_hand_overs(url: String, servers: &[&RedisServer]) -> u64 {
         waiters.push(Waiter { backend, request, watch });
     }
     granted(&waiters[1].backend, &waiters[1].request.claim).await;
-    let mut before = 0;
-    // At first the servers do not know all scripts.
-    for turn in 0..2 * TURNS {
-        if turn == TURNS {
-            before = called(servers);
-        }
+    let mut costs = Vec::new();
+    for turn in 0..4 * TURNS {
+        let before = called(servers);
         let (next, holder) = (turn % 2, (turn + 1) % 2);
         waiters[next].request = Acquire::new(claim("a"), long()).queued();
         assert!(matches!(waiters[next].ask().await, AcquireOutcome::Queued { .. }));
         released(&waiters[holder].backend, &waiters[holder].request.claim).await;
-        soon(async { while !waiters[next].hears_its_grant().await {} }).await;
+        let asks = waiters[next].waits_for_its_grant().await;
+        // At first the servers do not know all scripts.
+        if turn >= TURNS && !asks {
+            costs.push(called(servers) - before);
+        }
+        if costs.len() == TURNS {
+            return costs.into_iter().sum();
+        }
     }
-    called(servers) - before
+    panic!("only {} messages came in time", costs.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

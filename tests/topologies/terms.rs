@@ -7,9 +7,7 @@ use lock_core::{
     InspectBackend, Mode, OwnerToken, Released, Renew, Renewal, Ttl,
 };
 use lock_redis::RedisBackend;
-use lock_tests::{
-    CommandStats, RedisCluster, RedisServer, SOON, Sentinels, eventually_async, soon,
-};
+use lock_tests::{CommandStats, RedisCluster, RedisServer, SOON, Sentinels, eventually_async};
 
 use crate::support::{Waiter, claim, released};
 
@@ -140,17 +138,17 @@ async fn many_renewals_in_one_call_are_noted() {
     let backend = server.client();
     let claims = ["a", "b"].map(claim);
     for claim in &claims {
-        take(&backend, claim, ttl(100)).await;
+        take(&backend, claim, ttl(5_000)).await;
     }
     // The first round notes the longer lease, and the second one finds it noted.
     for _ in 0..2 {
-        let renewals = claims.iter().map(|claim| renew(&backend, claim, ttl(900)));
+        let renewals = claims.iter().map(|claim| renew(&backend, claim, ttl(9_000)));
         for renewal in futures::future::join_all(renewals).await {
             assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
         }
     }
     for name in ["a", "b"] {
-        assert!(server.state(name).ends_with(".900"), "{}", server.state(name));
+        assert!(server.state(name).ends_with(".9000"), "{}", server.state(name));
     }
 }
 
@@ -277,17 +275,18 @@ async fn grants_do_not_each_ask_the_server_for_its_term() {
         assert_ne!(released(&here, &held).await, Released::NotHeld);
     }
     // Hand-overs do not, either.
-    let mut holder = claim("a");
+    let (mut holder, mut questions) = (claim("a"), 0);
     take(&here, &holder, ttl(60_000)).await;
     for turn in 0..GRANTS {
         let (from, to) = if turn % 2 == 0 { (&here, &there) } else { (&there, &here) };
         let mut waiter = Waiter::queue(to, claim("a")).await;
         released(from, &holder).await;
-        // The message is enough.
-        soon(async { while !waiter.hears_its_grant().await {} }).await;
+        questions += u64::from(waiter.waits_for_its_grant().await);
         assert_ne!(server.state("a").find(&server.term()[..16]), None, "{}", server.state("a"));
         holder = waiter.request.claim;
     }
+    // The message is enough, if it does not come late on a busy machine.
+    assert!(questions < GRANTS / 10, "{questions} questions");
     let seconds = Clock::boot().now().saturating_duration_since(since).as_secs();
     // The test asks once in each turn. Each client asks once in a second, and a few times at first.
     let asked = asked(&server, &before) - GRANTS;
@@ -352,7 +351,7 @@ async fn without_the_right_to_the_term_nothing_is_granted() {
 /// lock.
 async fn by_default(url: String, fail: impl FnOnce()) -> Duration {
     let backend = RedisBackend::open(url).unwrap();
-    take(&backend, &claim("a"), ttl(1500)).await;
+    take(&backend, &claim("a"), ttl(5_000)).await;
     tokio::task::block_in_place(fail);
     let next = claim("a");
     let since = Clock::boot().now();
@@ -377,7 +376,7 @@ async fn behind_sentinels_a_lock_of_another_term_is_kept_back_by_default() {
         assert_eq!(server.cli(&LOCK).int(), 1);
     };
     let waited = by_default(deployment.url(), fail).await;
-    assert!(waited >= Duration::from_millis(1515), "{waited:?}");
+    assert!(waited >= Duration::from_millis(5_050), "{waited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -388,5 +387,5 @@ async fn in_a_cluster_a_lock_of_another_term_is_kept_back_by_default() {
         assert_eq!(cluster.nodes()[1].server().cli(&LOCK).int(), 1);
     };
     let waited = by_default(cluster.url(), fail).await;
-    assert!(waited >= Duration::from_millis(1515), "{waited:?}");
+    assert!(waited >= Duration::from_millis(5_050), "{waited:?}");
 }

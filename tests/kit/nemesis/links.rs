@@ -30,12 +30,17 @@ fn ping(client: &mut Client) -> Option<Duration> {
     client.command(&["PING"]).ok().map(|_| begin.elapsed())
 }
 
+/// The shortest of three times until an answer: on a busy machine a single one may be long.
+fn quickest(client: &mut Client) -> Duration {
+    (0..3).map(|_| ping(client).unwrap()).min().unwrap()
+}
+
 /// All links but the faulty one.
 fn others_are_well(scene: &Scene) {
     for worker in 0..2 {
         for server in (0..3).filter(|server| (worker, *server) != (0, 1)) {
-            let took = ping(&mut client(scene, worker, server, LIMIT));
-            assert!(took.is_some_and(|took| took < Duration::from_millis(500)), "{took:?}");
+            let took = quickest(&mut client(scene, worker, server, LIMIT));
+            assert!(took < Duration::from_millis(500), "{took:?}");
         }
     }
 }
@@ -51,7 +56,7 @@ fn a_link_is_slow_and_the_others_are_not() {
             eventually("it is slow", LIMIT, || ping(&mut client).unwrap() >= least);
             others_are_well(&scene);
         });
-        assert!(ping(&mut client).unwrap() < Duration::from_millis(500));
+        assert!(quickest(&mut client) < Duration::from_millis(500));
     }
 }
 
@@ -65,7 +70,7 @@ fn single_requests_straggle_until_the_fault_is_over() {
         eventually("one is late", LIMIT, || ping(&mut client).unwrap() >= by / 2);
         others_are_well(&scene);
     });
-    assert!(ping(&mut client).unwrap() < Duration::from_millis(500));
+    assert!(quickest(&mut client) < Duration::from_millis(500));
 }
 
 #[test]

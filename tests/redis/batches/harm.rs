@@ -118,7 +118,7 @@ async fn what_a_server_does_not_answer_is_unknown_of_each() {
     let proxy = proxy_before(&server);
     let builder = RedisBackend::builder(format!("redis://{}", proxy.addr()));
     // The server answers within it until it is silent.
-    let backend = builder.command_timeout(Duration::from_secs(1)).build().unwrap();
+    let backend = builder.command_timeout(Duration::from_secs(4)).build().unwrap();
     let claims = claims(5);
     hold(&backend, &claims).await;
     silence(&proxy);

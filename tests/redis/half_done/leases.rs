@@ -93,9 +93,10 @@ async fn queues(case: &Case<'_>, mode: Mode, held_in: Mode) {
 
 async fn releases(case: &Case<'_>, mode: Mode, waits: Option<Mode>) {
     let held = case.claim(mode);
-    let token = requests::granted(case.poor, &held, short()).await.tokens.last();
+    let token = granted(case.poor, &held).await.tokens.last();
     let waiter = case.waiting_for(waits).await;
     let second = case.waiting_for(waits).await;
+    case.has_briefly(&held).await;
     // After an error, the lease ends by itself at the latest.
     _ = case.without(case.poor.release(&held)).await;
     let next = case.serves(waiter).await;
@@ -107,9 +108,10 @@ async fn releases(case: &Case<'_>, mode: Mode, waits: Option<Mode>) {
 /// A process whose turn is over, and that wants another one.
 async fn requeues(case: &Case<'_>) {
     let (held, next) = (case.claim(EXCLUSIVE), case.claim(EXCLUSIVE));
-    requests::granted(case.poor, &held, short()).await;
+    granted(case.poor, &held).await;
     let waiter = case.waiting_for(Some(EXCLUSIVE)).await;
     let next = Waiter::new(case.poor, next, long()).await;
+    case.has_briefly(&held).await;
     let answer = case.without(case.poor.release_and_requeue(&held, &next.request)).await;
     case.serves(waiter).await;
     if matches!(answer, Ok((_, Some(_)))) {

@@ -37,7 +37,7 @@ const SHARED: Mode = Mode::Shared;
 const UPGRADABLE: Mode = Mode::Upgradable;
 const TWO: Mode = Mode::Permits { take: 2, of: 3 };
 
-/// A lease whose end a test can wait for.
+/// The rest of a lease whose end a test can wait for.
 fn short() -> Ttl {
     millis(300)
 }
@@ -146,6 +146,12 @@ impl Case<'_> {
         let inbox = format!("{}{term}", "0".repeat(rest.len()));
         words[5] = &inbox;
         self.command::<()>(&["HSET", &places, &name, &words.join(" ")]);
+    }
+
+    /// Gives the claim a [short](short) lease. Its lease was long while other claims took their places.
+    async fn has_briefly(&self, claim: &Claim) {
+        let renewal = self.poor.renew(&Renew::new(claim.clone(), short())).await;
+        assert!(matches!(renewal, Renewal::Renewed { .. }), "{self}: {renewal:?}");
     }
 
     async fn has(&self, claim: &Claim) {

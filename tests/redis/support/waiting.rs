@@ -92,6 +92,14 @@ impl Waiter {
         .await
     }
 
+    /// Waits until it hears of its grant. If the message comes too late to bring the grant, asks for it.
+    pub(crate) async fn gets_it(&mut self) -> Grant {
+        match self.told().await {
+            Some(grant) => grant,
+            None => self.asks_and_has().await,
+        }
+    }
+
     /// The next hint, of any kind.
     pub(crate) async fn hint(&mut self) -> Hint {
         soon(self.watch.next()).await.expect("the watch has ended")

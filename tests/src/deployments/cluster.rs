@@ -1,5 +1,7 @@
 //! A Redis Cluster for one test, or for one suite.
 
+use std::time::{Duration, Instant};
+
 use super::{LIMIT, is_ok, ok, says};
 use crate::resp::Value;
 use crate::{Port, RedisServer, RedisServerBuilder, eventually};
@@ -161,11 +163,20 @@ impl RedisCluster {
     ///
     /// If that does not happen.
     pub fn fail_over_to(&self, replica: usize, forced: bool) {
+        /// After this time, the replica has given up a failover. That happens on a busy machine.
+        const GIVEN_UP: Duration = Duration::from_secs(6);
         let replica = &self.nodes[replica].server;
         let command = ["CLUSTER", "FAILOVER", "FORCE"];
-        ok(replica, &command[..if forced { 3 } else { 2 }]);
+        let command = &command[..if forced { 3 } else { 2 }];
+        let mut begun: Option<Instant> = None;
         eventually("the replica is a primary", LIMIT, || {
-            says(replica, "replication", "role:master")
+            if says(replica, "replication", "role:master") {
+                return true;
+            }
+            if begun.is_none_or(|begun| begun.elapsed() > GIVEN_UP) {
+                begun = is_ok(&replica.cli(command)).then(Instant::now);
+            }
+            false
         });
     }
 }

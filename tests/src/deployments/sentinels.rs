@@ -32,13 +32,13 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// Starts a primary with so many replicas, and so many sentinels. The sentinels replace a primary that is silent
-    /// for half a second. Returns once a failover is possible.
+    /// for two seconds. Returns once a failover is possible.
     ///
     /// # Panics
     ///
     /// If the deployment does not form.
     pub fn start(replicas: usize, sentinels: usize) -> Self {
-        Self::with_patience(replicas, sentinels, Duration::from_millis(500))
+        Self::with_patience(replicas, sentinels, Duration::from_secs(2))
     }
 
     /// As [`start`](Self::start), with sentinels that wait so long for a silent primary.

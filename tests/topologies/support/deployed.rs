@@ -112,7 +112,7 @@ impl Harness for Deployed {
 
     /// Several servers and clients share the processors with the tests of other laws.
     fn ttl(&self) -> Ttl {
-        Ttl::new(Duration::from_millis(750)).unwrap()
+        Ttl::new(Duration::from_secs(1)).unwrap()
     }
 
     async fn restart(&self) -> Hook {
