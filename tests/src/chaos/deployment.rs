@@ -84,6 +84,11 @@ impl Deployment {
         self.servers().saturating_sub(1) / 2
     }
 
+    /// Whether it converts leases. Over a quorum, a hold that becomes weaker keeps its lease as it is.
+    pub fn converts(self) -> bool {
+        !matches!(self, Self::Quorum(_))
+    }
+
     /// Whether it counts permits. A quorum has slots instead.
     pub fn counts(self) -> bool {
         !matches!(self, Self::Quorum(_))

@@ -337,6 +337,11 @@ pub fn is_forgetful(fault: Fault) -> bool {
     FORGETS_AND_KNOWS.contains(&fault)
 }
 
+/// Whether a node of a quorum loses votes under this fault.
+pub fn loses_votes(fault: Fault) -> bool {
+    FORGETS.contains(&fault)
+}
+
 /// Whether a server forgets its data under this fault, including the limits of semaphores, or executes a
 /// change of a limit more than once.
 pub fn confuses_limits(fault: Fault) -> bool {

@@ -9,7 +9,7 @@ use super::operations::{Operation, Operations};
 use super::terms::Terms;
 use super::{Property, Violation};
 use crate::chaos::history::{Deed, Event};
-use crate::chaos::table::is_forgetful;
+use crate::chaos::table::loses_votes;
 
 /// Whether a lease that was requested then, and granted by this time, may be lost for the reason that nodes of a quorum
 /// forgot it. It has the votes of a bare majority at first, and those of all nodes soon after that.
@@ -19,7 +19,7 @@ pub(super) fn forgets_young_lease(terms: &Terms, asked: Instant, granted: Instan
 
     terms.deployment.minority() > 0
         && terms.troubles.iter().any(|trouble| {
-            is_forgetful(trouble.fault)
+            loses_votes(trouble.fault)
                 && asked <= trouble.end
                 && trouble.begin <= granted + YOUNG + terms.slack
         })
@@ -84,12 +84,12 @@ mod tests {
             };
             let (operations, odd) = Operations::of(scene.events());
             assert_eq!(odd, []);
-            [Fault::Flush, Fault::KillKept].map(|fault| {
+            [Fault::Flush, Fault::Evict, Fault::KillKept].map(|fault| {
                 let terms = terms(Deployment::Quorum(5), fault);
                 lost_for_nothing(&operations, scene.events(), &terms, &|_| false).len()
             })
         };
-        assert_eq!(lost(60, [20, 30]), [0, 1]);
-        assert_eq!(lost(2_060, [2_020, 2_030]), [1, 1], "the other nodes have voted long ago");
+        assert_eq!(lost(60, [20, 30]), [0, 0, 1]);
+        assert_eq!(lost(2_060, [2_020, 2_030]), [1, 1, 1], "the other nodes have voted long ago");
     }
 }

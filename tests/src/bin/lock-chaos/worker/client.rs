@@ -71,7 +71,7 @@ impl Stage {
         let mut runtime = runtime();
         let shelf = runtime.block_on(self.shelf());
         let crew = Crew::new(self.options, self.name, self.journal, shelf);
-        let mut thread = Thread { crew: Arc::new(crew) };
+        let mut thread = Thread { crew: Arc::new(crew), tasks: None };
         // It ends for good when no more orders can come.
         while let Some(done) = runtime.block_on(thread.obey(&mut inbox)) {
             // From here on the journal ignores the tasks.
@@ -104,6 +104,11 @@ fn runtime() -> Runtime {
     runtime.unwrap_or_else(|error| panic!("there is no runtime: {error}"))
 }
 
+/// The tasks of this thread.
+fn tasks() -> u64 {
+    Handle::current().metrics().num_alive_tasks() as u64
+}
+
 /// The resources that the process uses, including the tasks of this thread.
 fn used() -> Deed {
     uses(Handle::current().metrics().num_alive_tasks())
@@ -111,6 +116,8 @@ fn used() -> Deed {
 
 struct Thread {
     crew: Arc<Crew>,
+    /// How many tasks there were at the first rest.
+    tasks: Option<u64>,
 }
 
 impl Thread {
@@ -134,6 +141,7 @@ impl Thread {
                 What::Rest => {
                     self.rest(&mut seats).await;
                     self.record_uses();
+                    self.tasks.get_or_insert(tasks());
                 }
                 What::Go => {
                     self.crew.over.store(false, Ordering::Relaxed);
@@ -185,7 +193,8 @@ impl Thread {
     }
 
     /// Waits until the queued work is done, as far as that shows from outside: until the resources of the
-    /// process stay constant for a while, at the latest when every lease would have ended.
+    /// process stay constant for a while, with no more tasks than at the first rest. A task that is there for longer may
+    /// wait for a server that is late. The wait ends at the latest when every lease would have ended.
     async fn settle(&self) {
         const LOOK: Duration = Duration::from_millis(50);
         const STEADY: usize = 4;
@@ -200,7 +209,7 @@ impl Thread {
             };
             steady = if seen == Some(now) { steady + 1 } else { 0 };
             seen = Some(now);
-            if steady == STEADY {
+            if steady >= STEADY && self.tasks.is_none_or(|first| tasks() <= first) {
                 return;
             }
         }

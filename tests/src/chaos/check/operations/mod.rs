@@ -238,9 +238,13 @@ impl Operations {
             .spans
             .iter()
             .zip(ends)
-            // A hold that becomes weaker may do so in the store a moment later.
             .map(|(span, end)| {
-                let end = if span.becomes.is_some() { (end + terms.undo).min(last) } else { end };
+                let end = match span.becomes {
+                    None => end,
+                    // A hold that becomes weaker may do so in the store a moment later.
+                    Some(_) if terms.deployment.converts() => (end + terms.undo).min(last),
+                    Some(_) => last,
+                };
                 (span.at_most, span.from, end)
             })
             .collect()
@@ -287,8 +291,11 @@ impl fmt::Display for Name {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::scene::{Scene, at};
     use super::*;
+    use crate::chaos::Deployment;
     use crate::chaos::history::Deed;
 
     fn spans(scene: &Scene) -> Vec<(Way, u64, u64)> {
@@ -331,6 +338,22 @@ mod tests {
             (Way::Read, 31, 40),
         ];
         assert_eq!(spans(&scene), seen);
+    }
+
+    #[test]
+    fn what_becomes_weaker_stays_strong_for_a_moment_and_over_a_quorum_to_its_end() {
+        let mut scene = Scene::new();
+        let it = scene.had("a", "w0", Way::Write, 1, [0, 1], 9_000);
+        scene.turns(it, Way::Read, [20, 21], 1, 9_000);
+        scene.leaves(it, 5_000, 9_000);
+        let (operations, _) = Operations::of(scene.events());
+        let strong = |deployment| {
+            let terms = Terms::new(deployment, Duration::from_secs(9));
+            let pieces = operations.possible(&operations.all[0], &terms, &Unrest::of(Vec::new()));
+            pieces.iter().filter(|(way, ..)| *way == Way::Write).map(|(.., end)| *end).max()
+        };
+        assert_eq!(strong(Deployment::Redis), Some(at(21) + Duration::from_millis(200)));
+        assert!(strong(Deployment::Quorum(3)) >= Some(at(5_000)));
     }
 
     #[test]
