@@ -105,19 +105,19 @@ fn runtime() -> Runtime {
 }
 
 /// The tasks of this thread.
-fn tasks() -> u64 {
-    Handle::current().metrics().num_alive_tasks() as u64
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
 }
 
 /// The resources that the process uses, including the tasks of this thread.
 fn used() -> Deed {
-    uses(Handle::current().metrics().num_alive_tasks())
+    uses(tasks())
 }
 
 struct Thread {
     crew: Arc<Crew>,
     /// How many tasks there were at the first rest.
-    tasks: Option<u64>,
+    tasks: Option<usize>,
 }
 
 impl Thread {
