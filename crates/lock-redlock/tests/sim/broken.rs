@@ -11,6 +11,7 @@ use crate::{FORGETTING, MESSAGES, STALLS};
 const LIMIT: u64 = 3000;
 
 const WILD: Faults = Faults { wild_clocks: true, ..MESSAGES };
+const VALUES: Faults = Faults { values: true, ..STALLS };
 
 #[test]
 fn without_quarantine_a_node_that_forgets_makes_two_holders() {
@@ -79,6 +80,21 @@ fn a_node_must_go_on_counting() {
 fn a_ballot_must_not_be_used_again() {
     goes_wrong(MESSAGES, Flaw::ReusesBallots, Wrong::Exclusion);
     goes_wrong(Faults { echoes: true, ..MESSAGES }, Flaw::ReusesBallots, Wrong::Exclusion);
+}
+
+#[test]
+fn nodes_must_keep_values() {
+    goes_wrong(VALUES, Flaw::KeepsNoValues, Wrong::Value);
+}
+
+#[test]
+fn a_value_that_few_nodes_have_must_not_be_relied_on() {
+    goes_wrong(VALUES, Flaw::TrustsAnyValue, Wrong::Value);
+}
+
+#[test]
+fn a_holder_must_load_from_the_nodes_that_granted_its_claim() {
+    goes_wrong(Faults { values: true, ..FORGETTING }, Flaw::LoadsAnywhere, Wrong::Late);
 }
 
 #[test]

@@ -31,11 +31,13 @@ pub(crate) struct Client {
 }
 
 /// A lease that the client has.
-struct Held {
+pub(crate) struct Held {
     /// Its number in the history.
     lease: usize,
-    request: Acquire,
-    grant: Grant,
+    pub(crate) request: Acquire,
+    pub(crate) grant: Grant,
+    /// How many tokens of the grant the holder has used for values.
+    pub(crate) stored: u32,
 }
 
 impl Client {
@@ -53,6 +55,7 @@ impl Client {
                 self.quorum = quorum;
             }
             let claim = self.claim();
+            self.may_load(&claim.key, None).await;
             let Some(held) = self.acquire(claim).await else { continue };
             self.hold(held).await;
             if self.world.has_crashed(self.number) {
@@ -85,7 +88,7 @@ impl Client {
             match attempt {
                 Some(Ok(AcquireOutcome::Granted(grant))) => {
                     let lease = self.note(&request, asked, grant.clone());
-                    return Some(Held { lease, request, grant });
+                    return Some(Held { lease, request, grant, stored: 0 });
                 }
                 Some(Ok(AcquireOutcome::Busy { retry_after })) => {
                     let patience = self.rng.millis(10, 300);
@@ -133,6 +136,7 @@ impl Client {
             if self.may_crash(3) {
                 return;
             }
+            self.may_store(&mut held).await;
             let goes_on = match self.rng.below(5) {
                 0 => self.repeat(&held).await,
                 _ => self.renew(&mut held).await,
@@ -236,7 +240,7 @@ impl Client {
     }
 
     /// How often the next future is polled before it is dropped, if it is.
-    fn polls(&mut self) -> u64 {
+    pub(crate) fn polls(&mut self) -> u64 {
         if self.rng.chance(12) { self.rng.below(8) } else { u64::MAX }
     }
 
@@ -253,11 +257,11 @@ impl Client {
         crashes
     }
 
-    fn number_of(&self, key: &Key) -> usize {
+    pub(crate) fn number_of(&self, key: &Key) -> usize {
         (0..self.world.plan.keys).find(|&number| key_of(number) == *key).unwrap()
     }
 
-    fn log(&self, what: impl FnOnce() -> String) {
+    pub(crate) fn log(&self, what: impl FnOnce() -> String) {
         self.world.log(|| format!("client {} {}", self.number, what()));
     }
 }
@@ -267,7 +271,7 @@ pub(crate) fn key_of(number: usize) -> Key {
 }
 
 /// Polls a future so often, and then drops it.
-async fn some_of<F: Future>(future: F, mut polls: u64) -> Option<F::Output> {
+pub(crate) async fn some_of<F: Future>(future: F, mut polls: u64) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|context| {
         if polls == 0 {

@@ -2,10 +2,13 @@
 
 use lock_core::{FencingToken, Instant, Mode, TokenRange};
 
+use crate::values::Values;
+
 /// Everything that clients were granted, and what went wrong on the way.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) leases: Vec<Lease>,
+    pub(crate) values: Values,
     pub(crate) wrongs: Vec<(Wrong, String)>,
 }
 
@@ -43,12 +46,17 @@ pub(crate) enum Wrong {
     StaysOut,
     /// No client got a lock in time although it was free.
     Stuck,
+    /// A load did not find a value that was written, or that an earlier load had found.
+    Value,
+    /// A value of an earlier holder was stored late, or a value that was refused.
+    Late,
     /// Something was left behind.
     Leak,
 }
 
 impl History {
     pub(crate) fn check(&mut self) {
+        self.wrongs.extend(self.values.check());
         for (index, later) in self.leases.iter().enumerate() {
             if later.falls {
                 self.wrongs.push((Wrong::Order, format!("a renewal turned back: {later:?}")));

@@ -12,6 +12,8 @@
 //! | --- | --- | --- | --- | --- | --- |
 //! | no two valid leases at once | yes | yes | yes | no | no |
 //! | tokens are in order | yes | yes | no | no | no |
+//! | a load finds the last value that was written, or a later value | yes | | | | |
+//! | no value of an earlier holder is stored late | yes | yes | yes | | |
 //! | no lease is lost before its time | yes | | | | |
 //! | what is held has the same tokens when it is asked for again | yes | yes | yes | yes | yes |
 //! | a node that is quarantined does not vote | yes | yes | yes | | no |
@@ -35,8 +37,14 @@
 //! A quorum reads the wall clock itself, and no test can set it. So floors are replaced by those of the simulated
 //! clocks on their way to the nodes: the same for all nodes where they were the same.
 //!
+//! Some holders store and erase values beside their locks, each value under a token of its own. A load *finds* a value if
+//! it returns the value or a later one. It must find each value that was written, and each value that an earlier load
+//! returned as settled. There is one exception: an erased value may return to single nodes, and is not settled there.
+//! A value is *late* if it becomes settled after a later holder has loaded under its claim and has not found it.
+//!
 //! A client has two lines to each node. Two things are assumed of a line, since every connection keeps them: requests
-//! reach the node in the order in which they were sent, and a request that arrives twice does so before the next.
+//! reach the node in the order in which they were sent, and a request that arrives twice does so before the next. A write of
+//! a value arrives once at most, because no client sends a request again that a server may have run.
 //! Between the lines there is no order: a release may arrive after a vote that was asked for later, and a vote
 //! after the release of its claim. Where nothing may be left until a lease ends, a client has one line and no request
 //! arrives twice, because a vote that comes after its release or its refusal lasts as long as its lease.
@@ -58,7 +66,9 @@ mod node;
 mod plan;
 mod quiet;
 mod rng;
+mod storing;
 mod story;
+mod values;
 mod world;
 
 use history::Wrong;
@@ -84,6 +94,7 @@ const MESSAGES: Faults = Faults {
     rates: false,
     passing: false,
     replacing: false,
+    values: false,
     lasting: false,
 };
 const NETWORKS: Faults = Faults { cuts: true, ..MESSAGES };
@@ -177,6 +188,18 @@ fn a_node_may_be_replaced() {
 }
 
 #[test]
+fn values_are_found_again() {
+    goes_well(Faults { values: true, ..NETWORKS });
+    goes_well(Faults { values: true, ..RESTARTS });
+    goes_well(Faults { values: true, rates: true, passing: true, ..RESTARTS });
+}
+
+#[test]
+fn no_value_is_stored_late_even_if_nodes_forget() {
+    goes_well(Faults { values: true, ..FORGETTING });
+}
+
+#[test]
 fn nothing_is_left_until_a_lease_ends() {
     let faults = Faults { crashes: false, lasting: true, ..STALLS };
     goes_well(faults);
@@ -230,6 +253,7 @@ fn goes_well(faults: Faults) {
         |seed, is_logged| tell(faults, Flaw::None, seed, is_logged),
         |wrong| match wrong {
             Wrong::Exclusion => !(faults.forgetting && faults.unguarded),
+            Wrong::Value => !faults.forgetting,
             Wrong::Order => !(faults.forgetting && (faults.unguarded || faults.wild_clocks)),
             _ => true,
         },

@@ -8,10 +8,11 @@ use futures::FutureExt;
 use futures::future::pending;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Ballot, Claim, Clock, Error, ErrorKind, FencingToken,
+    Acquire, AcquireOutcome, Backend, Ballot, Cell, CellBackend, Claim, Clock, Error, ErrorKind,
 };
-use lock_core::{Fixed, Membership, OwnerToken, SharedBackend, Standing, Terms, Ttl, Vote, Watch};
+use lock_core::{FencingToken, Fixed, Membership, OwnerToken, SharedBackend, Standing, Stored};
 use lock_core::{Grant, Instant, Key, Quarantine, QuorumNode, Released, Renew, Renewal, Result};
+use lock_core::{Terms, Ttl, Vote, Watch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
@@ -61,6 +62,16 @@ impl SimNode {
     async fn ask<T: Send + 'static>(
         &self,
         name: &'static str,
+        act: impl FnMut(&MemoryBackend) -> T + Send + 'static,
+    ) -> Result<Answer<T>> {
+        self.send(name, true, act).await
+    }
+
+    /// Sends a request that arrives once or never, or that [may arrive twice](Self::ask).
+    async fn send<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        repeats: bool,
         mut act: impl FnMut(&MemoryBackend) -> T + Send + 'static,
     ) -> Result<Answer<T>> {
         let Self { world, client, node, .. } = self;
@@ -72,7 +83,7 @@ impl SimNode {
             Fate::Refused => return Err(Error::new(ErrorKind::Unreachable, "no way there")),
             Fate::Lost => return pending().await,
             Fate::Travels { there, again, answers_second, back } => {
-                (there, again, answers_second, back)
+                (there, again.filter(|_| repeats), answers_second, back)
             }
         };
         let (sent, (sender, answered)) = (world.now(), oneshot::channel());
@@ -200,6 +211,28 @@ impl Backend for SimNode {
 
 impl SharedBackend for SimNode {
     type Conversion = Fixed;
+}
+
+#[async_trait]
+impl CellBackend for SimNode {
+    async fn load(&self, key: &Key) -> Result<Option<Cell>> {
+        let key = key.clone();
+        self.ask("load", move |store| at_once(store.load(&key))).await?.answer
+    }
+
+    async fn store(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Result<Stored> {
+        let (claim, value, flaw) = (self.named(claim), value.map(<[u8]>::to_vec), self.flaw());
+        let write = move |store: &MemoryBackend| match flaw {
+            Flaw::KeepsNoValues => Ok(Stored::Written),
+            _ => at_once(store.store(&claim, token, value.as_deref())),
+        };
+        self.send("store", false, write).await?.answer
+    }
 }
 
 #[async_trait]

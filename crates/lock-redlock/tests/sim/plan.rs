@@ -43,6 +43,8 @@ pub(crate) struct Faults {
     pub(crate) passing: bool,
     /// A node is replaced. Some clients have the former nodes, and the others the new ones.
     pub(crate) replacing: bool,
+    /// Holders store and erase values beside their locks, and clients load the values.
+    pub(crate) values: bool,
     /// Leases outlive the story by far, and each client that may have one releases it.
     pub(crate) lasting: bool,
 }
@@ -74,6 +76,12 @@ pub(crate) enum Flaw {
     SetsClocks,
     /// Nodes do not record of which quorum they are members.
     IgnoresMembers,
+    /// Nodes say that they have stored a value, and do not store it.
+    KeepsNoValues,
+    /// Clients take every value that they find for settled.
+    TrustsAnyValue,
+    /// Holders load from any majority of nodes.
+    LoadsAnywhere,
 }
 
 /// Everything that is fixed before a story begins.

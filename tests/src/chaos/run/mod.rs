@@ -207,14 +207,18 @@ fn complaint(events: &[Event]) -> impl Fn(String) -> Violation {
     move |text| Violation::new(Property::Errors, (end, end), "a worker", text)
 }
 
-/// The tasks of the connections that a client opens when it first needs them, from two runtimes: in a cluster those to
-/// three primaries, and where replicas confirm those for the markers.
+/// The tasks that the runtime of a client may have at the end and not at first.
+///
+/// A client opens some connections when it first needs them, from two runtimes: in a cluster those to three primaries,
+/// and where replicas confirm those for the markers. Over a quorum, the task that keeps the watches of a node may move to
+/// this runtime: if a subscription is not confirmed in time, the next watch starts another task on its own runtime.
 fn later_tasks(deployment: Deployment) -> u64 {
     /// One moves bytes, and one watches the time.
     const EACH: u64 = 2;
     match deployment {
         Deployment::Cluster => EACH * 2 * 3,
         Deployment::Confirmed => EACH * 2,
+        Deployment::Quorum(nodes) => nodes as u64,
         _ => 0,
     }
 }

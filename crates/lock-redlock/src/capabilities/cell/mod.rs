@@ -34,7 +34,9 @@ use crate::Redlock;
 /// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it.
 /// If the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is
 /// unknown because nodes are silent, a load returns no value. If the erasure then fails, other clients may see the
-/// value again. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
+/// value again. After the mark is removed, nodes do not refuse an earlier value by its token. If a vote for an earlier
+/// holder and then its write arrive at a node that late, loads may see the earlier value there, as not settled, until the
+/// next value is stored. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
 ///
 /// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
 /// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see
