@@ -47,10 +47,9 @@ use crate::handoff::Handoff;
 ///
 /// # Fencing tokens
 ///
-/// The fencing token of a permit is unique. It is higher than every token of a grant that ended before
-/// the own grant of the permit was requested. The own grant of a permit is the grant of its lease: a
-/// process hands the permits of one lease off from task to task. Tokens of grants that overlap in time
-/// have no order.
+/// The fencing token of a permit is unique. It is higher than the tokens of all leases that ended before
+/// the lease of the permit was requested. A process hands the permits of one lease off from task to task,
+/// so the lease may be older than the permit. The tokens of leases that overlap in time have no order.
 ///
 /// # Order
 ///
