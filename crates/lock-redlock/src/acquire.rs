@@ -100,7 +100,7 @@ async fn joined<N: QuorumNode>(
         Some(Err(_dropped)) => None,
         None => {
             for ballot in core.claims.overtake(&request.claim, core.clock.now()) {
-                drop(Owed::new(core, &request.claim, ballot));
+                drop(Owed::vote(core, &request.claim, ballot));
             }
             None
         }
@@ -292,7 +292,7 @@ async fn give_up<N: QuorumNode>(
 ) {
     let mut asked = Asked::new(core, core.settings.limit(request.ttl));
     for ballot in dead {
-        let owed = Owed::new(core, &request.claim, ballot);
+        let owed = Owed::release(core, &request.claim, ballot);
         if granted.contains(ballot.node) {
             asked.ask(ballot.node, Arc::clone(core).release(owed));
         }
@@ -304,7 +304,7 @@ async fn give_up<N: QuorumNode>(
 impl<N: QuorumNode> Drop for Asking<'_, N> {
     fn drop(&mut self) {
         for ballot in dead(&self.asker, self.round.as_ref(), self.core.clock.now()) {
-            drop(Owed::new(self.core, &self.request.claim, ballot));
+            drop(Owed::release(self.core, &self.request.claim, ballot));
         }
     }
 }

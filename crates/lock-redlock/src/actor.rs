@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use lock_core::{Acquire, Claim, Error, FencingToken, QuorumNode, Ttl, Vote};
+use lock_core::{Acquire, Claim, Error, FencingToken, QuorumNode, Released, Ttl, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::agenda::Duty;
@@ -30,12 +30,25 @@ pub(crate) struct Owed<N: QuorumNode> {
     core: Arc<Core<N>>,
     claim: Claim,
     ballot: Ballot,
+    /// Whether a vote is under way, and no release.
+    is_vote: bool,
     is_settled: bool,
 }
 
 impl<N: QuorumNode> Owed<N> {
-    pub(crate) fn new(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot) -> Self {
-        Self { core: Arc::clone(core), claim: claim.clone(), ballot, is_settled: false }
+    /// A release is under way.
+    pub(crate) fn release(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot) -> Self {
+        Self::new(core, claim, ballot, false)
+    }
+
+    /// A vote is under way.
+    pub(crate) fn vote(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot) -> Self {
+        Self::new(core, claim, ballot, true)
+    }
+
+    fn new(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot, is_vote: bool) -> Self {
+        let (core, claim) = (Arc::clone(core), claim.clone());
+        Self { core, claim, ballot, is_vote, is_settled: false }
     }
 
     pub(crate) fn node(&self) -> usize {
@@ -49,7 +62,7 @@ impl<N: QuorumNode> Owed<N> {
 
     /// The node has answered the release.
     pub(crate) fn settle(self) {
-        self.core.claims.settled(&self.claim, self.ballot);
+        self.core.released(&self.claim, self.ballot);
         self.keep();
     }
 
@@ -62,7 +75,7 @@ impl<N: QuorumNode> Owed<N> {
 impl<N: QuorumNode> Drop for Owed<N> {
     fn drop(&mut self) {
         let (core, now) = (&self.core, self.core.clock.now());
-        if !self.is_settled && !core.claims.missed(&self.claim, self.ballot, now) {
+        if !self.is_settled && !core.claims.missed(&self.claim, self.ballot, self.is_vote, now) {
             core.want(&self.claim, self.ballot, Duty::Release);
         }
     }
@@ -123,15 +136,43 @@ impl<N: QuorumNode> Core<N> {
     }
 
     /// Releases a dead ballot. Returns whether the node is done with it.
-    async fn absent(&self, claim: &Claim, ballot: Ballot) -> bool {
-        let (node, released) = (&self.nodes[ballot.node], ballot.claim(claim));
-        let limit = node.limit(self.settings.patience());
-        let answer = timeout(limit, node.backend.release(&released)).await;
-        let is_done = answer.is_ok_and(|answer| is_final(&answer));
+    async fn absent(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
+        let is_done = self.end(claim, ballot).await.is_some_and(|answer| is_final(&answer));
         if is_done {
-            self.claims.settled(claim, ballot);
+            self.released(claim, ballot);
         }
         is_done
+    }
+
+    /// The answer of a node to the release of a ballot. `None` if it takes too long.
+    async fn end(&self, claim: &Claim, ballot: Ballot) -> Option<Result<Released, Error>> {
+        let (node, released) = (&self.nodes[ballot.node], ballot.claim(claim));
+        let limit = node.limit(self.settings.patience());
+        timeout(limit, node.backend.release(&released)).await.ok()
+    }
+
+    /// A node has answered the release of a dead ballot. A vote without an answer may arrive after this release.
+    fn released(self: &Arc<Self>, claim: &Claim, ballot: Ballot) {
+        if self.claims.settled(claim, ballot) {
+            self.end_again(claim, ballot);
+        }
+    }
+
+    /// Repeats a release, with longer and longer pauses, until the lease of a vote would have ended. So a late vote stays
+    /// for about as long as it was late, and not for a whole lease.
+    fn end_again(self: &Arc<Self>, claim: &Claim, ballot: Ballot) {
+        let Some(ending) = self.nodes[ballot.node].ends_again() else { return };
+        let (core, claim) = (Arc::clone(self), claim.clone());
+        self.background.hand_over(async move {
+            let _ending = ending;
+            let end = core.clock.now() + core.settings.max_ttl.duration();
+            let mut pause = core.settings.patience();
+            while core.background.is_open() && core.clock.now() + pause < end {
+                sleep(pause).await;
+                let _answer = core.end(&claim, ballot).await;
+                pause *= 2;
+            }
+        });
     }
 
     /// Asks the node for its vote for a held lease, and repeats that a few times after a refusal. Returns whether the
@@ -140,7 +181,7 @@ impl<N: QuorumNode> Core<N> {
         for _ in 0..TRIES {
             let Some((request, floor)) = self.rest(claim, ballot) else { return true };
             let limit = self.nodes[ballot.node].limit(self.settings.limit(request.ttl));
-            let vote = Arc::clone(self).vote(request, ballot, floor);
+            let vote = Arc::clone(self).vote_at_last(request, ballot, floor);
             match timeout(limit, vote).await {
                 Ok(Ok(Vote::Busy { .. })) => sleep(PAUSE).await,
                 answer => {

@@ -28,6 +28,8 @@ pub(crate) struct Agenda {
     items: HashMap<(Claim, Ballot), Item>,
     /// The items without a request under way, the oldest first.
     line: VecDeque<(Claim, Ballot)>,
+    /// How many items are releases.
+    releases: usize,
     running: usize,
     window: usize,
     backoff: Backoff,
@@ -50,14 +52,17 @@ impl Agenda {
     const MAX: usize = 10_000;
 
     pub(crate) fn new() -> Self {
-        let (items, line) = Default::default();
-        Self { items, line, running: 0, window: WINDOW, backoff: BACKOFF, is_paused: false }
+        let (items, line, releases, running) = Default::default();
+        let (window, backoff, is_paused) = (WINDOW, BACKOFF, false);
+        Self { items, line, releases, running, window, backoff, is_paused }
     }
 
     /// Replaces the earlier wish for the ballot.
     pub(crate) fn want(&mut self, claim: &Claim, ballot: Ballot, duty: Duty, until: Instant) {
         let name = (claim.clone(), ballot);
+        self.releases += usize::from(duty == Duty::Release);
         if let Some(item) = self.items.get_mut(&name) {
+            self.releases -= usize::from(item.duty == Duty::Release);
             // The request under way carries out the earlier wish.
             item.again = item.is_running;
             (item.duty, item.until) = (duty, until);
@@ -66,7 +71,7 @@ impl Agenda {
         if self.items.len() >= Self::MAX
             && let Some(oldest) = self.line.pop_front()
         {
-            self.items.remove(&oldest);
+            self.remove(&oldest);
         }
         self.line.push_back(name.clone());
         self.items.insert(name, Item { duty, until, is_running: false, again: false });
@@ -78,7 +83,7 @@ impl Agenda {
             let name = self.line.pop_front()?;
             let Some(item) = self.items.get_mut(&name) else { continue };
             if item.until <= now {
-                self.items.remove(&name);
+                self.remove(&name);
                 continue;
             }
             item.is_running = true;
@@ -113,16 +118,23 @@ impl Agenda {
         self.line.clear();
         self.items.retain(|_, item| item.is_running);
         self.items.values_mut().for_each(|item| item.again = false);
+        self.releases = self.items.values().filter(|item| item.duty == Duty::Release).count();
     }
 
     /// How many ballots the node has to release.
     pub(crate) fn releases(&self) -> usize {
-        self.items.values().filter(|item| item.duty == Duty::Release).count()
+        self.releases
     }
 
-    /// How many ballots are on the agenda.
-    pub(crate) fn len(&self) -> usize {
-        self.items.len()
+    /// Whether the node has missed something: it has ballots to release, or has failed lately and has not caught up yet.
+    /// That a held lease waits for the vote of the node says nothing about the node.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.releases > 0 || self.window < WINDOW && !self.items.is_empty()
+    }
+
+    fn remove(&mut self, name: &(Claim, Ballot)) {
+        let removed = self.items.remove(name).filter(|item| item.duty == Duty::Release);
+        self.releases -= usize::from(removed.is_some());
     }
 
     fn end(&mut self, claim: &Claim, ballot: Ballot, has_failed: bool) {
@@ -133,7 +145,7 @@ impl Agenda {
         if std::mem::replace(&mut item.again, false) || has_failed {
             self.line.push_back(name);
         } else {
-            self.items.remove(&name);
+            self.remove(&name);
         }
     }
 }
@@ -174,7 +186,7 @@ mod tests {
             agenda.done(&claim, ballot);
             assert_eq!(begun(&mut agenda), 1);
         }
-        assert_eq!(agenda.len(), WINDOW);
+        assert_eq!(agenda.releases(), WINDOW);
     }
 
     #[test]
@@ -207,15 +219,15 @@ mod tests {
         agenda.done(&claim, ballot);
         assert_eq!(agenda.begin(NOW), Some((claim.clone(), ballot, Duty::Release)));
         agenda.done(&claim, ballot);
-        assert_eq!(agenda.len(), 0);
+        assert_eq!((agenda.releases(), agenda.items.len()), (0, 0));
     }
 
     #[test]
     fn a_lease_that_is_over_needs_no_release_and_the_oldest_of_too_many_gets_none() {
         let mut agenda = with(Agenda::MAX + 1);
-        assert_eq!(agenda.len(), Agenda::MAX);
+        assert_eq!(agenda.releases(), Agenda::MAX);
         assert_eq!(agenda.begin(NOW).unwrap().0, claim(1).0);
         assert_eq!(agenda.begin(LATER), None);
-        assert_eq!(agenda.len(), 1);
+        assert_eq!(agenda.releases(), 1);
     }
 }

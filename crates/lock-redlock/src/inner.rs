@@ -105,23 +105,33 @@ impl<N: QuorumNode> Core<N> {
         asked
     }
 
-    /// Asks a node for its vote, by this ballot. If the ballot was given up when the vote comes, releases the vote. If
-    /// there is no answer, or the future is dropped, the ballot stays, or its release is due.
-    ///
-    /// # Errors
-    ///
-    /// Also if the node cannot be asked, or the claim was given up.
+    /// As [`vote_at_last`](Self::vote_at_last), unless the node is far behind.
     pub(crate) async fn vote(
         self: Arc<Self>,
         request: Arc<Acquire>,
         ballot: Ballot,
         floor: FencingToken,
     ) -> Result<Vote, Error> {
-        let claim = &request.claim;
         self.nodes[ballot.node].check_votes()?;
+        self.vote_at_last(request, ballot, floor).await
+    }
+
+    /// Asks a node for its vote, by this ballot. If the ballot was given up when the vote comes, releases the vote. If
+    /// there is no answer, or the future is dropped, the ballot stays, or its release is due.
+    ///
+    /// # Errors
+    ///
+    /// Also if the node cannot be asked, or the claim was given up.
+    pub(crate) async fn vote_at_last(
+        self: Arc<Self>,
+        request: Arc<Acquire>,
+        ballot: Ballot,
+        floor: FencingToken,
+    ) -> Result<Vote, Error> {
+        let claim = &request.claim;
         let expects = self.identify(ballot.node).await?;
         self.claims.draw(claim, ballot, self.clock.now())?;
-        let owed = Owed::new(&self, claim, ballot);
+        let owed = Owed::vote(&self, claim, ballot);
         let mut vote = self.cast(&request, ballot, floor, expects).await?;
         match &mut vote {
             Vote::Granted(grant) => {

@@ -1,5 +1,6 @@
 //! One node, as this process sees it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, Ttl, Vote};
@@ -23,6 +24,8 @@ pub(crate) struct Node<N> {
     pub(crate) agenda: Guarded<Agenda>,
     pub(crate) pace: Guarded<Pace>,
     presence: Presence,
+    /// Each release that is being repeated has a copy.
+    ending: Arc<()>,
 }
 
 impl<N> Node<N> {
@@ -34,7 +37,8 @@ impl<N> Node<N> {
     ) -> Self {
         let (agenda, pace) = (Guarded::new(Agenda::new()), Guarded::new(Pace::new()));
         let hash = first::hash(name.as_bytes());
-        Self { name, backend, hash, timeout, agenda, pace, presence }
+        let ending = Arc::new(());
+        Self { name, backend, hash, timeout, agenda, pace, presence, ending }
     }
 
     /// How many answers a node may owe before the quorum asks it no more. Without this limit, a stopped node
@@ -61,11 +65,17 @@ impl<N> Node<N> {
     ///
     /// As [`check_answers`](Self::check_answers), and also if the node has many ballots to release first.
     pub(crate) fn check_votes(&self) -> Result<(), Error> {
-        let left = self.agenda.lock().len();
+        let left = self.agenda.lock().releases();
         if left < Self::MAX_BEHIND {
             return self.check_answers();
         }
         Err(Error::new(ErrorKind::Timeout, format!("not asked: {left} releases come first")))
+    }
+
+    /// The right to repeat a release. The number of these rights is limited.
+    pub(crate) fn ends_again(&self) -> Option<Arc<()>> {
+        let count = Arc::strong_count(&self.ending);
+        (count <= Self::MAX_BEHIND).then(|| Arc::clone(&self.ending))
     }
 
     /// Whether the node may stay silent, or not vote: it owes an answer, or [is out](Self::is_out).
@@ -73,9 +83,9 @@ impl<N> Node<N> {
         self.is_out() || self.pace.lock().behind() > 0
     }
 
-    /// Whether the node failed lately, is in quarantine, or has ballots to release or to give.
+    /// Whether the node failed lately, is in quarantine, or has to catch up.
     fn is_out(&self) -> bool {
-        self.state(|state| state.is_out()) || self.agenda.lock().len() > 0
+        self.state(|state| state.is_out()) || self.agenda.lock().is_behind()
     }
 
     /// Whether the node [is out](Self::is_out), or is silent.

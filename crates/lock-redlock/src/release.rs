@@ -24,7 +24,7 @@ pub(crate) async fn release<N: QuorumNode>(
     let mut count = Count::new(core.quorum, &ballots, (there, unheard), was_valid);
     let mut asked = Asked::new(core, core.settings.patience());
     for ballot in ballots {
-        asked.ask(ballot.node, Arc::clone(core).release(Owed::new(core, claim, ballot)));
+        asked.ask(ballot.node, Arc::clone(core).release(Owed::release(core, claim, ballot)));
     }
     while asked.has_ready() || count.is_open(asked.open().len()) {
         let Some((node, released)) = asked.next().await else { break };

@@ -67,7 +67,7 @@ fn over<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, seen: &View) -> Renew
     let Some(left) = core.claims.lose(claim, seen, core.clock.now()) else {
         return Renewal::Unknown(Error::new(ErrorKind::NotReady, "it is being granted anew"));
     };
-    left.into_iter().for_each(|ballot| drop(Owed::new(core, claim, ballot)));
+    left.into_iter().for_each(|ballot| drop(Owed::release(core, claim, ballot)));
     Renewal::Lost
 }
 

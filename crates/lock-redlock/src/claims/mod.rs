@@ -59,8 +59,8 @@ struct Entry {
     unheard: NodeSet,
     /// The nodes that have lost their ballot of a lease.
     lost: NodeSet,
-    /// The dead ballots whose release a node has not confirmed yet.
-    owed: Vec<Ballot>,
+    /// The dead ballots whose release a node has not confirmed yet; and whether the vote may still be under way.
+    owed: Vec<(Ballot, bool)>,
     /// Unless a renewal succeeds, no node has a ballot after this time.
     until: Instant,
 }
@@ -245,7 +245,7 @@ impl Claims {
         {
             entry.bury(ballot);
             // No vote can come any more, so no release is due.
-            entry.owed.retain(|owed| *owed != ballot);
+            entry.owed.retain(|(owed, _)| *owed != ballot);
             entry.note_answer(ballot);
         }
         state.tidy(claim);
@@ -257,11 +257,11 @@ impl Claims {
         if let Some(entry) = self.state.lock().entries.get_mut(claim) {
             entry.note_vote(ballot);
         }
-        self.missed(claim, ballot, now)
+        self.missed(claim, ballot, false, now)
     }
 
-    /// As [`heard`](Self::heard), for a node that may have granted a ballot.
-    pub(crate) fn missed(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
+    /// As [`heard`](Self::heard), for a node that may have granted a ballot. Its vote is `late` if it may still arrive.
+    pub(crate) fn missed(&self, claim: &Claim, ballot: Ballot, late: bool, now: Instant) -> bool {
         let mut state = self.state.lock();
         if state.entries.get(claim).is_some_and(|entry| entry.wants(ballot, now)) {
             return true;
@@ -269,17 +269,19 @@ impl Claims {
         state.spent.add(claim, now);
         let entry = self.entry(&mut state, claim, now);
         entry.bury(ballot);
-        entry.owe(ballot);
+        entry.owe(ballot, late);
         false
     }
 
-    /// A node has released a dead ballot.
-    pub(crate) fn settled(&self, claim: &Claim, ballot: Ballot) {
+    /// A node has released a dead ballot, or did not have it. Returns whether its vote may still be under way.
+    pub(crate) fn settled(&self, claim: &Claim, ballot: Ballot) -> bool {
         let mut state = self.state.lock();
-        if let Some(entry) = state.entries.get_mut(claim) {
-            entry.owed.retain(|owed| *owed != ballot);
-        }
+        let is_late = state.entries.get_mut(claim).is_some_and(|entry| {
+            let late = entry.owed.extract_if(.., |(owed, _)| *owed == ballot);
+            late.map(|(_, late)| late).last().unwrap_or_default()
+        });
         state.tidy(claim);
+        is_late
     }
 
     /// Notes that the claim is released. Returns its lease, and the ballots to release: these include dead ballots
@@ -287,8 +289,7 @@ impl Claims {
     pub(crate) fn end(&self, claim: &Claim, now: Instant) -> (Option<Held>, Vec<Ballot>, NodeSet) {
         let state = self.state.lock();
         let entry = state.entries.get(claim);
-        let (mut ballots, unheard) =
-            entry.map(|it| (it.owed.clone(), it.unheard)).unwrap_or_default();
+        let (mut ballots, unheard) = entry.map(|it| (it.owed(), it.unheard)).unwrap_or_default();
         let (held, buried) = self.end_turn(state, claim, now);
         ballots.extend(buried);
         (held, ballots, unheard)
@@ -346,7 +347,8 @@ impl State {
             return Vec::new();
         };
         let dead: Vec<_> = nodes.iter().map(|node| Ballot { node, owner }).collect();
-        dead.iter().for_each(|ballot| entry.owe(*ballot));
+        let unheard = entry.unheard;
+        dead.iter().for_each(|ballot| entry.owe(*ballot, unheard.contains(ballot.node)));
         if !dead.is_empty() {
             self.spent.add(claim, now);
         }
@@ -425,10 +427,15 @@ impl Entry {
         }
     }
 
-    fn owe(&mut self, ballot: Ballot) {
-        if !self.owed.contains(&ballot) {
-            self.owed.push(ballot);
+    fn owe(&mut self, ballot: Ballot, late: bool) {
+        match self.owed.iter_mut().find(|(owed, _)| *owed == ballot) {
+            Some((_, is_late)) => *is_late |= late,
+            None => self.owed.push((ballot, late)),
         }
+    }
+
+    fn owed(&self) -> Vec<Ballot> {
+        self.owed.iter().map(|(ballot, _)| *ballot).collect()
     }
 
     /// The ballot does not stand any more.

@@ -46,8 +46,8 @@
 //! reach the node in the order in which they were sent, and a request that arrives twice does so before the next. A write of
 //! a value arrives once at most, because no client sends a request again that a server may have run.
 //! Between the lines there is no order: a release may arrive after a vote that was asked for later, and a vote
-//! after the release of its claim. Where nothing may be left until a lease ends, a client has one line and no request
-//! arrives twice, because a vote that comes after its release or its refusal lasts as long as its lease.
+//! after the release of its claim. Where nothing may be left until a lease ends, no request arrives twice, because a vote
+//! that arrives again after its refusal lasts as long as its lease.
 //!
 //! Each kind of story is told some hundred times. For more, and for one again that went wrong:
 //!

@@ -16,7 +16,7 @@ use lock_core::{Terms, Ttl, Vote, Watch};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use crate::plan::{Flaw, SLOWEST};
+use crate::plan::{Flaw, LINES, SLOWEST};
 use crate::world::{Fate, World, until};
 
 /// A node as a client sees it.
@@ -54,7 +54,7 @@ impl SimNode {
             tokio::spawn(deliver(Arc::clone(world), node, parcels));
             line
         };
-        let lines = (0..world.plan.lines).map(line).collect();
+        let lines = (0..LINES).map(line).collect();
         Self { world: Arc::clone(world), client, node, lines }
     }
 

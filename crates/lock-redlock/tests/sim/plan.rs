@@ -9,6 +9,9 @@ use crate::rng::Rng;
 /// The longest time for which a message is under way, once nothing stands still.
 pub(crate) const SLOWEST: Duration = Duration::from_millis(1500);
 
+/// How many lines a client has to a node.
+pub(crate) const LINES: usize = 2;
+
 /// How long faults are there, from the beginning.
 const TROUBLE: u64 = 4000;
 
@@ -95,8 +98,6 @@ pub(crate) struct Plan {
     /// The nodes that each client uses.
     pub(crate) members: Vec<Vec<usize>>,
     pub(crate) keys: usize,
-    /// How many lines a client has to a node.
-    pub(crate) lines: usize,
     pub(crate) max_ttl: Ttl,
     /// How long clients want their leases to live.
     pub(crate) ttls: &'static [u64],
@@ -191,8 +192,6 @@ impl Plan {
             flaw,
             members: (0..clients).map(|client| members(faults, flaw, client, nodes)).collect(),
             keys: rng.pick(&[1, 1, 2]),
-            // A vote that a release overtakes lasts as long as its lease.
-            lines: if faults.lasting { 1 } else { 2 },
             max_ttl: Ttl::new(Duration::from_secs(if faults.lasting { 60 } else { 1 })).unwrap(),
             ttls: if faults.lasting { &[60_000] } else { &[200, 400, 1000] },
             node_timeout: rng.pick(&[None, None, Some(30), Some(600)]).map(Duration::from_millis),
@@ -244,7 +243,6 @@ impl Plan {
             rates: vec![0; nodes],
             members: (0..clients).map(|_| (0..nodes).collect()).collect(),
             keys: 1,
-            lines: 2,
             max_ttl: Ttl::MAX,
             ttls: &[],
             node_timeout: None,

@@ -10,7 +10,7 @@ use lock_core::{Clock, Instant, Key, Membership, Terms};
 use tokio::time::sleep;
 
 use crate::history::{History, Wrong};
-use crate::plan::{Flaw, Loss, Plan, Way};
+use crate::plan::{Flaw, LINES, Loss, Plan, Way};
 use crate::rng::Rng;
 
 /// Floors are counted from here. It is far behind the time itself, so that a node which forgets its counter
@@ -147,10 +147,7 @@ impl World {
 
     /// The line on which a request is sent now.
     pub(crate) fn line(&self) -> usize {
-        match self.plan.lines {
-            1 => 0,
-            lines => self.lock().rng.index(lines),
-        }
+        self.lock().rng.index(LINES)
     }
 
     /// The fate of a request that is sent now.
