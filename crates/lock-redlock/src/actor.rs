@@ -18,8 +18,8 @@ use crate::inner::Core;
 /// How often to ask a node in a row to vote for a held lease, and how long after a refusal. A contender may have the
 /// vote for a moment, while it waits for nodes that do not answer. Without this vote, the lease may end if one more
 /// node is missing.
-pub(crate) const TRIES: u32 = 5;
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A ballot that a node may have: a vote or a release of the ballot is under way. Unless the node has answered,
 /// dropping this puts a dead ballot on the agenda of the node.

@@ -209,6 +209,25 @@ mod tests {
     }
 
     #[test]
+    fn a_node_is_behind_with_its_releases_and_after_a_failure_but_not_with_votes() {
+        let mut agenda = Agenda::new();
+        let (one, other) = (claim(0), claim(1));
+        agenda.want(&one.0, one.1, Duty::Vote, LATER);
+        agenda.want(&other.0, other.1, Duty::Release, LATER);
+        assert!(agenda.is_behind());
+        // The node has got the release, and fails to vote.
+        assert_eq!(begun(&mut agenda), 2);
+        agenda.done(&other.0, other.1);
+        assert!(!agenda.is_behind());
+        agenda.failed(&one.0, one.1);
+        assert!(agenda.is_behind());
+        agenda.resume();
+        assert_eq!(begun(&mut agenda), 1);
+        agenda.done(&one.0, one.1);
+        assert!(!agenda.is_behind());
+    }
+
+    #[test]
     fn what_comes_to_be_wanted_during_a_request_is_asked_for_after_it() {
         let mut agenda = Agenda::new();
         let (claim, ballot) = claim(0);

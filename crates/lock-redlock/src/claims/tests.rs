@@ -72,7 +72,9 @@ fn a_late_vote_is_dead_unless_the_claim_is_asked_for_or_held() {
     let (_, dead, unheard) = claims.end(&claim, NOW);
     assert_eq!(unheard, (1..NODES).collect());
     assert_eq!(dead, ballots[1..]);
-    dead.into_iter().for_each(|ballot| drop(claims.settled(&claim, ballot)));
+    for ballot in dead {
+        claims.settled(&claim, ballot);
+    }
     assert!(claims.state.lock().entries.is_empty());
 }
 
@@ -280,7 +282,11 @@ proptest! {
                     dies.push(ballots[node]);
                 }
                 Act::Hear(_) => {}
-                Act::Settle => owed.drain(..).for_each(|ballot| drop(claims.settled(&claim, ballot))),
+                Act::Settle => {
+                    for ballot in owed.drain(..) {
+                        claims.settled(&claim, ballot);
+                    }
+                }
                 Act::Win => drop(asker.win(ballots[0].owner, held(now + SPAN / 2), now)),
                 Act::End => dies = claims.end(&claim, now).1,
                 Act::Pass(nanos) => now = now + Duration::from_nanos(nanos),

@@ -93,3 +93,38 @@ async fn a_node_that_has_voted_for_a_contender_for_a_moment_votes_for_the_lease_
     sleep(Duration::from_millis(100)).await;
     assert_eq!(cluster.leases(), 3);
 }
+
+/// The process holds more leases than the answers that a node may owe.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_votes_for_any_number_of_leases() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held: Vec<_> = (0..300).map(|number| claim(&number.to_string())).collect();
+    node(&quorum, 2).faults().cut();
+    for claim in &held {
+        granted(&quorum, claim, TTL).await;
+    }
+    assert_eq!(cluster.leases(), 2 * held.len());
+    node(&quorum, 2).faults().heal();
+    for claim in &held {
+        let renewal = quorum.renew(&Renew::new(claim.clone(), TTL)).await;
+        assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    }
+    until(|| cluster.leases() == 3 * held.len()).await;
+}
+
+/// The votes of the other nodes have ended meanwhile, so the lease may belong to another client.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_does_not_vote_for_a_lease_that_is_over() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    node(&quorum, 2).faults().cut();
+    let ttl = Ttl::new(Duration::from_millis(400)).unwrap();
+    granted(&quorum, &claim("a"), ttl).await;
+    // The quorum asks the node in vain until the lease is over.
+    sleep(ttl.duration()).await;
+    node(&quorum, 2).faults().heal();
+    let before = node(&quorum, 2).stats().votes;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!((node(&quorum, 2).stats().votes, cluster.leases()), (before, 0));
+}

@@ -65,6 +65,24 @@ async fn a_vote_that_comes_after_the_release_is_undone() {
     until(|| cluster.leases() == 0).await;
 }
 
+/// No request waits for the vote any more when the node gets it, and the release has overtaken it.
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_was_given_up_does_not_stay_for_its_lease() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let _gate = node(&quorum, 2).faults().on(Verb::Vote).hold_requests();
+    let claim = claim("a");
+    granted(&quorum, &claim, TTL).await;
+    quorum.release(&claim).await.unwrap();
+    // The node does not know the ballot that it releases.
+    until(|| node(&quorum, 2).stats().releases > 0).await;
+    sleep(LATE).await;
+    let late = Acquire::new(claim, TTL);
+    let vote = cluster.stores[2].try_acquire(&late).await;
+    assert!(matches!(vote, Ok(AcquireOutcome::Granted(_))), "{vote:?}");
+    until(|| cluster.leases() == 0).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_race_leaves_nothing_behind() {
     let cluster = Cluster::of(5).await;

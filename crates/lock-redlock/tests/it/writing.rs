@@ -152,10 +152,27 @@ async fn a_node_that_has_voted_for_a_contender_gets_no_value() {
     let contender = Acquire::new(claim("a"), TTL);
     let attempt = held.cluster.stores[held.other].try_acquire(&contender).await;
     assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
-    assert_eq!(held.write(Some(b"value")).await, 2 * TRIP);
+    assert_eq!(held.write(Some(b"value")).await, TRIP + REST);
     assert_eq!(held.kept_by(held.other).await, None);
     held.release().await;
     until(|| held.cluster.leases() == 1).await;
+}
+
+/// The contender has the vote of the node for a moment. A majority has the value earlier.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_a_contender_leaves_soon_gets_the_value_as_well() {
+    let held = Held::begin().await;
+    let (store, contender) = (&held.cluster.stores[held.other], Acquire::new(claim("a"), TTL));
+    let attempt = store.try_acquire(&contender).await;
+    assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
+    let moment = async {
+        sleep(TRIP).await;
+        store.release(&contender.claim).await.unwrap();
+    };
+    tokio::join!(held.write(Some(b"value")), moment);
+    assert_eq!(held.kept_by(held.other).await, Some(b"value".to_vec()));
+    held.release().await;
+    until(|| held.cluster.leases() == 0).await;
 }
 
 /// One node of the majority has lost its data, and a contender has the votes of both other nodes for a moment.

@@ -19,7 +19,7 @@ use crate::Redlock;
 /// A write asks all nodes. If only some nodes have voted for the lease, the other nodes vote for the lease first. When a
 /// majority has written the value, the write waits for the other nodes for two more round trips of a quorum, and for at
 /// least 20 ms. It does not wait for nodes that are known to be missing. So the value is on all nodes that are there, and
-/// outlives the loss of a minority. The quorum copies the value to no node later. A node that has lost its data votes
+/// outlives the loss of a minority. There is one exception: a node whose vote another client has during that time. The quorum copies the value to no node later. A node that has lost its data votes
 /// again after a while, and counts as a node that never had the value. If the nodes that missed the value and the nodes
 /// that lost it are a majority, a load may not see the value.
 ///

@@ -10,7 +10,6 @@ use lock_core::{
 };
 
 use super::kept::ERASED;
-use crate::actor::{PAUSE, TRIES};
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::ballot::Ballot;
@@ -20,6 +19,10 @@ use crate::quorum::{NodeSet, Quorum};
 /// How long a write waits at least for the other nodes after a majority has written the value. If nodes of the majority
 /// lose their data later, the other nodes have the value.
 const REST: Duration = Duration::from_millis(20);
+
+/// How often a write asks a node in a row whose vote a contender has, and how long after a refusal.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A value, or its removal, for the nodes.
 pub(super) struct Write {
@@ -55,7 +58,7 @@ impl Write {
         N: QuorumNode + CellBackend,
     {
         let rest = REST.max(2 * core.trip());
-        let mut absent = absent(core, rest);
+        let absent = absent(core, rest);
         let owner = core.claims.owner(&self.claim);
         let write = Arc::new(self);
         let mut asked = write.ask(core, owner, absent);
@@ -69,8 +72,7 @@ impl Write {
                 None => asked.next().await,
             };
             match answer {
-                Some((node, Some(Answer::Busy(tries)))) if tries > 0 && !writes.has_majority() => {
-                    absent.insert(node);
+                Some((node, Some(Answer::Busy(tries)))) if tries > 0 => {
                     let ballot = Ballot { node, owner };
                     asked.ask(node, Arc::clone(&write).once_more(Arc::clone(core), ballot, tries));
                 }
