@@ -12,6 +12,9 @@ pub(crate) const SLOWEST: Duration = Duration::from_millis(1500);
 /// How many lines a client has to a node.
 pub(crate) const LINES: usize = 2;
 
+/// More than the answers that a node may owe.
+const MANY: usize = 300;
+
 /// How long faults are there, from the beginning.
 const TROUBLE: u64 = 4000;
 
@@ -48,6 +51,8 @@ pub(crate) struct Faults {
     pub(crate) replacing: bool,
     /// Holders store and erase values beside their locks, and clients load the values.
     pub(crate) values: bool,
+    /// There are hundreds of keys, and each client holds leases on many of them at once.
+    pub(crate) many: bool,
     /// Leases outlive the story by far, and each client that may have one releases it.
     pub(crate) lasting: bool,
 }
@@ -98,6 +103,8 @@ pub(crate) struct Plan {
     /// The nodes that each client uses.
     pub(crate) members: Vec<Vec<usize>>,
     pub(crate) keys: usize,
+    /// How many tasks of each client ask for leases.
+    pub(crate) tasks: usize,
     pub(crate) max_ttl: Ttl,
     /// How long clients want their leases to live.
     pub(crate) ttls: &'static [u64],
@@ -191,7 +198,8 @@ impl Plan {
             faults,
             flaw,
             members: (0..clients).map(|client| members(faults, flaw, client, nodes)).collect(),
-            keys: rng.pick(&[1, 1, 2]),
+            keys: if faults.many { MANY } else { rng.pick(&[1, 1, 2]) },
+            tasks: if faults.many { MANY } else { 1 },
             max_ttl: Ttl::new(Duration::from_secs(if faults.lasting { 60 } else { 1 })).unwrap(),
             ttls: if faults.lasting { &[60_000] } else { &[200, 400, 1000] },
             node_timeout: rng.pick(&[None, None, Some(30), Some(600)]).map(Duration::from_millis),
@@ -243,6 +251,7 @@ impl Plan {
             rates: vec![0; nodes],
             members: (0..clients).map(|_| (0..nodes).collect()).collect(),
             keys: 1,
+            tasks: 1,
             max_ttl: Ttl::MAX,
             ttls: &[],
             node_timeout: None,

@@ -119,11 +119,13 @@ async fn play(world: &Arc<World>) {
     let mut quorums = join_all(world).await;
     let quiet = world.now() + QUIET;
     let nodes = tokio::spawn(Arc::clone(world).restart_nodes());
-    let clients = quorums.iter().enumerate().map(|(number, quorum)| {
-        let (world, quorum, rng) = (Arc::clone(world), quorum.clone(), world.rng());
-        tokio::spawn(Client { world, number, quorum, rng }.run())
-    });
-    let clients: Vec<_> = clients.collect();
+    let mut clients = Vec::new();
+    for (number, quorum) in quorums.iter().enumerate() {
+        for _ in 0..world.plan.tasks {
+            let (world, quorum, rng) = (Arc::clone(world), quorum.clone(), world.rng());
+            clients.push(tokio::spawn(Client { world, number, quorum, rng }.run()));
+        }
+    }
     if world.plan.faults.passing {
         quorums.clear();
     }
