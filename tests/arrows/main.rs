@@ -36,6 +36,8 @@ const PROGRAM: &str = "dlock";
 const WITHOUT_CYCLES: [&str; 2] = ["lock-redis", "lock-sync"];
 /// The most lines of code that a file may have.
 const LONGEST_FILE: usize = 400;
+/// The most lines of code that a function may have.
+const LONGEST_FUNCTION: usize = 40;
 /// The folders of lock-sync whose files build on the bare lock, and not on the engine below it.
 const ABOVE_THE_BARE_LOCK: [&str; 5] =
     ["mutex/", "recipes/", "reentrant/", "rwlock/", "semaphore/"];
@@ -208,10 +210,12 @@ fn no_file_is_too_long() {
     assert!(long.is_empty(), "files with too many lines of code: {long:?}");
 }
 
-/// `clippy.toml` has the limit.
 #[test]
 fn clippy_finds_functions_that_are_too_long() {
     let workspace = Workspace::load();
+    let settings = fs::read_to_string(workspace.root.join("clippy.toml")).unwrap();
+    let limit = format!("too-many-lines-threshold = {LONGEST_FUNCTION}");
+    assert!(settings.lines().any(|line| line.trim() == limit), "clippy has another limit");
     let root = fs::read_to_string(workspace.root.join("Cargo.toml")).unwrap();
     let asks = root.lines().any(|line| line.trim() == "too_many_lines = \"warn\"");
     assert!(asks, "the workspace does not ask clippy");

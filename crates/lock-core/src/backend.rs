@@ -10,7 +10,7 @@ use crate::{
     Key, Label, Limits, Released, Renew, Renewal, Watch,
 };
 
-/// A store that can carry leases: four verbs, and the clock that dates them.
+/// A store that can carry leases: four verbs, and the clock that dates them. The other methods have defaults.
 ///
 /// Implement it for a store. Apps use the primitives of `lock-sync` over it. The obligations below
 /// are laws. Each ends with the name of its test in the

@@ -13,10 +13,10 @@ use std::time::Duration;
 /// Successive exclusive grants of one key carry increasing tokens. Numbers may be skipped. Tokens of
 /// different keys are not comparable. Tokens are public: never use one as proof of ownership.
 ///
-/// A permit's fencing token is unique, and it is higher than every token of a grant that ended before
-/// the permit's own grant was asked for. A permit's grant is the grant of the lease that the permit is a
-/// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
-/// in time have no order.
+/// Each acquisition of permits has a unique fencing token, which the parts of a split permit share. The token
+/// is higher than every token of a grant that ended before the permit's own grant was asked for. A permit's
+/// grant is the grant of the lease that the permit is a part of; a process passes the permits of one lease
+/// from task to task. Tokens of grants that overlap in time have no order.
 ///
 /// The backends of this family give out the greater of two numbers: the last token plus one, and the time as
 /// [`floor`](Self::floor) counts it. So tokens increase even if a store forgot its counter. They stay

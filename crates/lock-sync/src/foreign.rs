@@ -32,23 +32,55 @@ pub(crate) fn discard(waker: Option<Waker>) {
 pub(crate) struct Bell {
     /// How often the bell has rung.
     rung: AtomicU64,
-    listeners: Mutex<Listeners>,
+    /// The wakers of the listeners for the next ring.
+    listeners: Mutex<Wakers>,
 }
 
-/// The wakers of the listeners for the next ring, by number.
+/// The wakers of futures that wait for one event, by number. They are under a lock of their owner, who wakes or drops
+/// every waker that comes out only after the lock is released.
 #[derive(Debug, Default)]
-struct Listeners {
+pub(crate) struct Wakers {
     last: u64,
-    wakers: BTreeMap<u64, Waker>,
+    parked: BTreeMap<u64, Waker>,
+}
+
+impl Wakers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+
+    /// Whether the future with this number has left a waker of this task.
+    pub(crate) fn has(&self, number: Option<u64>, context: &Context<'_>) -> bool {
+        let parked = number.and_then(|number| self.parked.get(&number));
+        parked.is_some_and(|parked| parked.will_wake(context.waker()))
+    }
+
+    /// A future leaves a waker. Returns the number of the future, which a new future gets here, and its former waker.
+    pub(crate) fn park(&mut self, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
+        let number = number.unwrap_or_else(|| {
+            self.last += 1;
+            self.last
+        });
+        (number, self.parked.insert(number, waker))
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Waker> {
+        self.parked.remove(&number)
+    }
+
+    /// Takes all wakers. The futures keep their numbers.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        std::mem::take(&mut self.parked).into_values()
+    }
 }
 
 impl Bell {
     pub(crate) fn ring(&self) {
         let mut listeners = self.lock();
         self.rung.fetch_add(1, Ordering::Release);
-        let wakers = std::mem::take(&mut listeners.wakers);
+        let wakers = listeners.take();
         drop(listeners);
-        wakers.into_values().for_each(wake);
+        wakers.for_each(wake);
     }
 
     /// Listens for the first ring from now on.
@@ -57,7 +89,7 @@ impl Bell {
         Listening { bell: self, heard, number: None }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Listeners> {
+    fn lock(&self) -> MutexGuard<'_, Wakers> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,14 +115,12 @@ impl Future for Listening<'_> {
             if bell.rung.load(Ordering::Acquire) != *heard {
                 break Poll::Ready(());
             }
-            let parked = number.and_then(|number| listeners.wakers.get(&number));
-            if parked.is_some_and(|parked| parked.will_wake(context.waker())) {
+            if listeners.has(*number, context) {
                 break Poll::Pending;
             }
             if let Some(waker) = fresh.take() {
-                listeners.last += 1;
-                let number = *number.get_or_insert(listeners.last);
-                fresh = listeners.wakers.insert(number, waker);
+                let (own, former) = listeners.park(*number, waker);
+                (*number, fresh) = (Some(own), former);
                 break Poll::Pending;
             }
             drop(listeners);
@@ -104,7 +134,7 @@ impl Future for Listening<'_> {
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = self.bell.lock().wakers.remove(&number);
+            let waker = self.bell.lock().remove(number);
             discard(waker);
         }
     }

@@ -103,7 +103,7 @@ impl Lease {
     /// | of a [`Mutex`](crate::Mutex), writer of an [`RwLock`](crate::RwLock), [`Leadership`](crate::Leadership) | is higher than the token of every earlier holder |
     /// | reader of an [`RwLock`](crate::RwLock) | is lower than the token of every later writer, and no lower than the token of every earlier writer. Readers that share a lease have one token. A downgraded guard keeps its token, and an upgrade brings a higher one. Tokens of readers that hold the lock at once have no order |
     /// | of a [`ReentrantMutex`](crate::ReentrantMutex) | is the token of the turn of its owner: all guards of the turn have this token, in every process that entered with the owner |
-    /// | permit of a [`Semaphore`](crate::Semaphore) | is unique, and higher than every token of a grant that ended before the own grant of this permit was requested: see [its tokens](crate::Semaphore#fencing-tokens). Merged permits have the lowest of their tokens. A value without permits has the token zero |
+    /// | permit of a [`Semaphore`](crate::Semaphore) | is unique to its acquisition, and higher than every token of a grant that ended before the own grant of this permit was requested: see [its tokens](crate::Semaphore#fencing-tokens). The parts of a split permit share its token. Merged permits have the lowest of their tokens. A value without permits has the token zero |
     /// | [`SlotPermit`](crate::SlotPermit) | is higher than the token of every earlier holder of this slot. Tokens of two slots have no order |
     /// | of [several locks](crate::Locks::lock_all) | is the token of the lock [`key`](Self::key). [`fencing_token_of`](Self::fencing_token_of) returns the token of another lock |
     pub fn fencing_token(&self) -> FencingToken {

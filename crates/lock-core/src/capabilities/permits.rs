@@ -12,10 +12,10 @@ use crate::{Claim, ConvertBackend, Error, ErrorKind, Key, Mode, Released};
 ///
 /// # Fencing tokens
 ///
-/// A permit's fencing token is unique, and it is higher than every token of a grant that ended before
-/// the permit's own grant was asked for. A permit's grant is the grant of the lease that the permit is a
-/// part of; a process passes the permits of one lease from task to task. Tokens of grants that overlap
-/// in time have no order.
+/// Each acquisition of permits has a unique fencing token, which the parts of a split permit share. The token
+/// is higher than every token of a grant that ended before the permit's own grant was asked for. A permit's
+/// grant is the grant of the lease that the permit is a part of; a process passes the permits of one lease
+/// from task to task. Tokens of grants that overlap in time have no order.
 ///
 /// A backend that keeps the laws under *Fencing* in the contract of [`Backend`](crate::Backend) does enough for this.
 ///

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use lock_core::Instant;
+use lock_core::{Backoff, Instant};
 
 use crate::wire::Failure;
 
 /// The most redirections that a request follows without a pause.
 const REDIRECTIONS: u32 = 5;
 const SHORTEST: Duration = Duration::from_millis(5);
-const LONGEST: Duration = Duration::from_millis(100);
+const PAUSES: Backoff = Backoff::new(SHORTEST, Duration::from_millis(100));
 
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,13 @@ pub(super) enum Next {
 pub(super) struct Patience {
     ends: Instant,
     redirections: u32,
-    pauses: u32,
+    pauses: Backoff,
 }
 
 impl Patience {
     /// A request that begins now, and is not sent again after its time limit.
     pub(super) fn new(now: Instant, limit: Duration) -> Self {
-        Self { ends: now + limit, redirections: 0, pauses: 0 }
+        Self { ends: now + limit, redirections: 0, pauses: PAUSES }
     }
 
     /// Only a request that certainly was not run is sent again.
@@ -53,8 +53,7 @@ impl Patience {
             self.redirections += 1;
             return Next::Follow;
         }
-        let pause = LONGEST.min(SHORTEST * 2u32.saturating_pow(self.pauses.min(10)));
-        self.pauses += 1;
+        let pause = self.pauses.fail();
         if self.ends.saturating_duration_since(now) <= pause {
             return Next::Fail;
         }

@@ -57,11 +57,12 @@ impl BareLock {
     /// whether the store answers.
     pub(crate) async fn given_back(&self) {
         let shared = self.shared();
-        let entries = shared.entries_of(self.key()).into_iter();
-        let mut open: Vec<_> = entries.map(|it| (it.give_back_all(), it)).collect();
+        let entries = shared.entries_of(self.key());
+        let mut open: Vec<_> =
+            entries.iter().map(|entry| entry.returned(entry.give_back_all())).collect();
         let mut limit = None;
         poll_fn(|context| {
-            open.retain(|(parts, entry)| entry.poll_returned(parts, context).is_pending());
+            open.retain_mut(|returned| Pin::new(returned).poll(context).is_pending());
             if open.is_empty() {
                 return Poll::Ready(());
             }

@@ -1,6 +1,5 @@
 //! What a hold shares with the handles of its lease.
 
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -124,7 +123,7 @@ impl Held {
         if let Some(entry) = self.entry.upgrade()
             && let Some(until) = entry.event(|machine| machine.extend(hold, ttl))
         {
-            poll_fn(|context| entry.poll_extended(hold, until, context)).await;
+            entry.extended(hold, until).await;
         }
         self.check()
     }

@@ -164,7 +164,7 @@ impl Hold {
     pub(crate) async fn token_for_write(&self) {
         let hold = self.id();
         self.entry.event(|machine| machine.want_token(hold));
-        poll_fn(|context| self.entry.poll_token(hold, context)).await;
+        self.entry.token(hold).await;
     }
 
     /// The store has answered a write, and the lease goes on. Without a value, the store has written nothing.
@@ -249,7 +249,7 @@ impl Hold {
                 return (lost, rest);
             }
             // The mode to release is not known yet. While this waits, dropping the future releases the hold.
-            poll_fn(|context| self.entry.poll_settled(self.id(), context)).await;
+            self.entry.settled(self.id()).await;
         }
     }
 
@@ -265,9 +265,7 @@ impl Hold {
         let ending = match rest {
             Rest::Lease(ending) => ending,
             Rest::Part(part) => {
-                let part = [part];
-                let back = poll_fn(|context| self.entry.poll_returned(&part, context)).await;
-                back.map_err(ReleaseError::Backend)?;
+                self.entry.returned(vec![part]).await.map_err(ReleaseError::Backend)?;
                 let valid = self.lease().is_valid(self.lease().now());
                 let lost = ReleaseError::Lost(LeaseLost::new(LossReason::Expired));
                 return if valid { Ok(()) } else { Err(lost) };

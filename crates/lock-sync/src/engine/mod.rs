@@ -62,7 +62,7 @@ pub(crate) use upgrading::Upgrading;
 
 use machine::{Deadline, Fact, Machine, Op, Rest};
 
-use crate::foreign::{discard, survive, wake};
+use crate::foreign::{Wakers, discard, survive, wake};
 #[cfg(test)]
 use crate::sync::atomic::AtomicU32;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +111,7 @@ struct State {
     parked: Vec<Weak<Parked<Entry>>>,
     /// The wakers of tasks that wait for news of a lease, for example the outcome of a conversion. Every event
     /// wakes them, and each task looks again.
-    settling: Vec<Waker>,
+    settling: Wakers,
     /// While a release has to be tried again, this keeps the entry alive and makes a shutdown wait.
     retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
@@ -213,7 +213,7 @@ impl Entry {
     /// Gives a hold up. The caller carries out the release, if one is needed.
     ///
     /// `None` while a conversion leaves the mode of the lease in the store unknown: see
-    /// [`poll_settled`](Self::poll_settled).
+    /// [`settled`](Self::settled).
     fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
         self.event_locked(self.lock(), |State { machine, .. }| {
             if machine.is_converting(hold) {
@@ -228,7 +228,7 @@ impl Entry {
     }
 
     /// Begins to give back the leases and permits that no holder uses. Returns those that the store must have back
-    /// before it can answer a query about the key: see [`poll_returned`](Self::poll_returned).
+    /// before it can answer a query about the key: see [`returned`](Self::returned).
     pub(crate) fn give_back_all(self: &Arc<Self>) -> Vec<Return> {
         self.event(|machine| machine.give_back_all())
     }
@@ -295,7 +295,7 @@ impl Entry {
         self.arm(&mut state);
         let done = self.keep_while_retrying(&mut state);
         let watch = state.watch.take_stopped();
-        let settling = std::mem::take(&mut state.settling);
+        let settling = state.settling.take();
         drop(state);
         if let Some(watch) = watch {
             watch.abort();
@@ -305,7 +305,7 @@ impl Entry {
             self.shared.send(command);
         }
         pass.wake_all(wake, |fact, now| self.report(fact, now));
-        settling.into_iter().for_each(wake);
+        settling.for_each(wake);
         pass.dropped.into_iter().for_each(|waker| discard(Some(waker)));
         pass.errors.into_iter().for_each(|error| survive(|| drop(error)));
         drop(done);
@@ -388,7 +388,7 @@ impl Keyed for Entry {
                 armed: None,
                 release_queued: false,
                 parked: Vec::new(),
-                settling: Vec::new(),
+                settling: Wakers::default(),
                 retrying: None,
                 watch: WatchTask::default(),
             }),

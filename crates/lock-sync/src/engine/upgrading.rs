@@ -13,7 +13,7 @@ pub(crate) struct Upgrading {
     /// The hold to upgrade; `None` once the upgrade has an outcome.
     hold: Option<Hold>,
     wait: Wait,
-    /// The waiter at the head of the line, from the first poll until the outcome.
+    /// The waiter beside the line, from the first poll until the outcome.
     waiter: Option<WaiterId>,
     /// From the first poll until the outcome, if there are observers.
     begun: Option<Begun>,

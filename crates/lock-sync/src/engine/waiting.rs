@@ -3,6 +3,8 @@
 //! Cloning or dropping a waker runs foreign code, which must not run under the lock: see [`foreign`](crate::foreign).
 //! So a task clones its waker, and drops the one that it left before, while the entry is unlocked.
 
+use std::cell::Cell;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -119,46 +121,32 @@ impl Entry {
     }
 
     /// Waits until the mode of this hold's lease in the store is known.
-    pub(super) fn poll_settled(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
-        self.poll_news(context, |state| (!state.machine.is_converting(hold)).then_some(()))
+    pub(super) fn settled(&self, hold: HoldId) -> impl Future<Output = ()> {
+        self.news(move |state| (!state.machine.is_converting(hold)).then_some(()))
     }
 
     /// Waits until the lease of this hold lasts until this instant, or the hold is over.
-    pub(super) fn poll_extended(
-        &self,
-        hold: HoldId,
-        until: Instant,
-        context: &Context<'_>,
-    ) -> Poll<()> {
-        self.poll_news(context, |state| state.machine.lasts(hold, until).then_some(()))
+    pub(super) fn extended(&self, hold: HoldId, until: Instant) -> impl Future<Output = ()> {
+        self.news(move |state| state.machine.lasts(hold, until).then_some(()))
     }
 
     /// Waits until this hold needs to wait for a token no longer: see
     /// [`Machine::want_token`](super::machine::Machine::want_token).
-    pub(super) fn poll_token(&self, hold: HoldId, context: &Context<'_>) -> Poll<()> {
-        self.poll_news(context, |state| (!state.machine.wants_token(hold)).then_some(()))
+    pub(super) fn token(&self, hold: HoldId) -> impl Future<Output = ()> {
+        self.news(move |state| (!state.machine.wants_token(hold)).then_some(()))
     }
 
     /// Waits until none of these is going back to the store: see
     /// [`Machine::returned`](super::machine::Machine::returned).
-    pub(crate) fn poll_returned(
+    pub(crate) fn returned(
         &self,
-        parts: &[Return],
-        context: &Context<'_>,
-    ) -> Poll<Result<(), Error>> {
-        self.poll_news(context, |state| state.machine.returned(parts))
+        parts: Vec<Return>,
+    ) -> impl Future<Output = Result<(), Error>> + Unpin {
+        self.news(move |state| state.machine.returned(&parts))
     }
 
-    /// Polls for an outcome that any event may bring.
-    fn poll_news<R>(&self, context: &Context<'_>, look: impl Fn(&State) -> Option<R>) -> Poll<R> {
-        let parked = |state: &State| state.settling.iter().any(|waker| wakes(Some(waker), context));
-        self.wait(None, context, parked, |state, waker| {
-            let outcome = look(state);
-            if outcome.is_none() {
-                state.settling.extend(waker.take());
-            }
-            outcome
-        })
+    fn news<R, L: Fn(&State) -> Option<R>>(&self, look: L) -> News<'_, L> {
+        News { entry: self, number: None, look }
     }
 
     /// Asks for an outcome. If there is none, leaves the waker of the task.
@@ -171,7 +159,7 @@ impl Entry {
         mut waker: Option<Waker>,
         context: &Context<'_>,
         parked: impl Fn(&State) -> bool,
-        ask: impl Fn(&mut State, &mut Option<Waker>) -> Option<R>,
+        mut ask: impl FnMut(&mut State, &mut Option<Waker>) -> Option<R>,
     ) -> Poll<R> {
         let outcome = loop {
             let brought = waker.is_some();
@@ -187,6 +175,47 @@ impl Entry {
         };
         discard(waker);
         outcome
+    }
+}
+
+/// Resolves with an outcome that any event may bring.
+struct News<'a, L> {
+    entry: &'a Entry,
+    /// The number of the waker in the entry, once there has been one.
+    number: Option<u64>,
+    look: L,
+}
+
+impl<R, L: Fn(&State) -> Option<R> + Unpin> Future for News<'_, L> {
+    type Output = R;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
+        let Self { entry, number, look } = self.get_mut();
+        let own = Cell::new(*number);
+        let parked = |state: &State| state.settling.has(own.get(), context);
+        let polled = entry.wait(None, context, parked, |state, waker| {
+            let outcome = look(state);
+            if outcome.is_none()
+                && let Some(fresh) = waker.take()
+            {
+                let (number, former) = state.settling.park(own.get(), fresh);
+                own.set(Some(number));
+                *waker = former;
+            }
+            outcome
+        });
+        *number = own.get();
+        polled
+    }
+}
+
+impl<L> Drop for News<'_, L> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            // The machine hears nothing, so the gate may stay open.
+            let waker = self.entry.lock_beside_gate().settling.remove(number);
+            discard(waker);
+        }
     }
 }
 

@@ -47,9 +47,10 @@ use crate::handoff::Handoff;
 ///
 /// # Fencing tokens
 ///
-/// The fencing token of a permit is unique. It is higher than the tokens of all leases that ended before
-/// the lease of the permit was requested. A process hands the permits of one lease off from task to task,
-/// so the lease may be older than the permit. The tokens of leases that overlap in time have no order.
+/// Each acquisition has a unique fencing token. The parts of a [split](SemaphorePermit::split) permit share
+/// it. The token is higher than the tokens of all leases that ended before the lease of the permit was
+/// requested. A process hands the permits of one lease off from task to task, so the lease may be older than
+/// the permit. The tokens of leases that overlap in time have no order.
 ///
 /// # Order
 ///

@@ -1,9 +1,10 @@
 //! What a hold costs, and what remembers it.
 
-use std::task::Context;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use lock_core::memory::MemoryBackend;
+use lock_core::Ttl;
+use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::observer::Observer;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
@@ -149,6 +150,40 @@ async fn a_reader_that_waited_for_the_lock_leaves_an_open_gate_open() {
     entry.leave_by_lock(reader.hold, manner);
     assert!(uses_gate().await);
     assert_eq!(entry.gate.close().map(|(inside, _)| inside), Some(0));
+}
+
+/// A waker that shows by its count whether the entry has a clone of it.
+struct Counted;
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_news_leaves_its_last_waker_and_takes_it_along_when_it_ends() {
+    let store = MemoryBackend::new();
+    let locks = Locks::builder(store.clone()).on_runtime(Handle::current()).build().unwrap();
+    let entry = entry_of(&locks);
+    let _overlapping = open_gate(&entry).await;
+    let gate = store.faults().on(Verb::Renew).hold_requests();
+    let reader = enter(&entry, Mode::Shared).await;
+    let handle = Arc::clone(reader.held());
+    let has_short_way = || Hold::share(&entry, Mode::Shared, entry.shared().manner).is_some();
+    assert!(has_short_way());
+    let mut extending = Box::pin(handle.extend(Ttl::new(Duration::from_secs(900)).unwrap()));
+    let wakers = [(); 2].map(|()| Arc::new(Counted));
+    for waker in &wakers {
+        let waker = Waker::from(Arc::clone(waker));
+        for _ in 0..2 {
+            assert!(extending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+    }
+    assert_eq!(wakers.each_ref().map(Arc::strong_count), [1, 2]);
+    assert!(!has_short_way(), "the event of the next holder wakes the future");
+    drop(extending);
+    assert_eq!(wakers.each_ref().map(Arc::strong_count), [1, 1]);
+    assert!(has_short_way());
+    gate.open();
 }
 
 struct Deaf;

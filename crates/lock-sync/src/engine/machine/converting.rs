@@ -1,7 +1,7 @@
 //! Conversions: a lease takes another mode, and no other process gets the key in between.
 //!
 //! A lease that is stronger than its holders need becomes weaker. An upgradable hold may become exclusive: its
-//! upgrade is a waiter at the head of the line, and all other waiters wait until the upgrade is over.
+//! upgrade is a waiter beside the line, and all waiters in the line wait until the upgrade is over.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl<W> Machine<W> {
         }
     }
 
-    /// A holder wants to be exclusive. It waits at the head of the line.
+    /// A holder wants to be exclusive. It waits beside the line, before the first waiter in it.
     ///
     /// # Errors
     ///

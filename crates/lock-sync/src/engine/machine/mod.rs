@@ -9,7 +9,7 @@
 //! asks for that lease. Each lease has a *seat*. Each group that holds the key jointly has a machine of its own.
 //!
 //! An event records facts. Then [`settle`] compares each seat with its [`plan`], and takes the steps that are due.
-//! No event picks its own follow-ups.
+//! The plan chooses these steps, and no event does.
 //!
 //! The machine keeps these invariants in every order of events:
 //! - the modes of simultaneous holders are compatible;

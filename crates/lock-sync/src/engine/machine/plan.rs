@@ -2,7 +2,8 @@
 //!
 //! [`Machine::plan`] looks at one seat and at the time. It names the step that is due now, if there is one, and the
 //! next instant at which a step may become due. [`settle`](super::settle) takes steps until none is due. The
-//! earliest instant of all plans is the machine's next deadline. So no event has to know its consequences.
+//! machine's next deadline is the earliest instant of all plans, of the limits of its waiters and of its watch. So no
+//! event has to know its consequences.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! Wakers and errors are foreign code: they own guards and waiters, and they panic.
+//! Wakers, errors and values are foreign code: they own guards and waiters, ask for locks, and panic.
 
 mod errors;
 mod owning;
 mod panicking;
+mod values;
 
 use std::future::Future;
 use std::panic::resume_unwind;

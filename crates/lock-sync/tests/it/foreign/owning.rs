@@ -7,10 +7,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use futures::executor::block_on;
-use lock_core::memory::MemoryBackend;
-use lock_sync::{Locks, OwnedMutexGuard, Owner};
+use lock_core::Ttl;
+use lock_core::memory::Verb;
+use lock_sync::{OwnedMutexGuard, Owner};
 
 use super::{in_time, poll, poll_into_line, until};
 use crate::support::Pair;
@@ -48,53 +50,53 @@ impl Wake for Owning {
     fn wake(self: Arc<Self>) {}
 }
 
-type Setting = fn(&Locks<MemoryBackend>) -> Scene;
+type Setting = fn(&Pair) -> Scene;
 
-fn mutex(locks: &Locks<MemoryBackend>) -> Scene {
+fn mutex(Pair { here: locks, .. }: &Pair) -> Scene {
     let mutex = Arc::new(locks.mutex("it", ()).unwrap());
     Scene::new(block_on(Arc::clone(&mutex).lock_owned()).unwrap(), mutex.lock_owned())
 }
 
-fn a_reader(locks: &Locks<MemoryBackend>) -> Scene {
+fn a_reader(Pair { here: locks, .. }: &Pair) -> Scene {
     let lock = Arc::new(locks.rwlock("it", ()).unwrap());
     Scene::new(block_on(Arc::clone(&lock).write_owned()).unwrap(), lock.read_owned())
 }
 
-fn a_writer(locks: &Locks<MemoryBackend>) -> Scene {
+fn a_writer(Pair { here: locks, .. }: &Pair) -> Scene {
     let lock = Arc::new(locks.rwlock("it", ()).unwrap());
     Scene::new(block_on(Arc::clone(&lock).read_owned()).unwrap(), lock.write_owned())
 }
 
-fn an_upgrade(locks: &Locks<MemoryBackend>) -> Scene {
+fn an_upgrade(Pair { here: locks, .. }: &Pair) -> Scene {
     let lock = Arc::new(locks.rwlock("it", ()).unwrap());
     let upgradable = block_on(Arc::clone(&lock).upgradable_read_owned()).unwrap();
     Scene::new(block_on(lock.read_owned()).unwrap(), upgradable.upgrade())
 }
 
-fn the_last_permit(locks: &Locks<MemoryBackend>) -> Scene {
+fn the_last_permit(Pair { here: locks, .. }: &Pair) -> Scene {
     let semaphore = Arc::new(locks.semaphore("it", 1).unwrap());
     let acquire = || Arc::clone(&semaphore).acquire_owned();
     let held = (block_on(acquire()).unwrap(), fellow(acquire()));
     Scene::new(held, acquire())
 }
 
-fn a_slot(locks: &Locks<MemoryBackend>) -> Scene {
+fn a_slot(Pair { here: locks, .. }: &Pair) -> Scene {
     let slots = Arc::new(locks.slot_semaphore("it", 1).unwrap());
     Scene::new(block_on(Arc::clone(&slots).acquire_owned()).unwrap(), slots.acquire_owned())
 }
 
-fn reentrant(locks: &Locks<MemoryBackend>) -> Scene {
+fn reentrant(Pair { here: locks, .. }: &Pair) -> Scene {
     let mutex = &*Box::leak(Box::new(locks.reentrant_mutex("it", ()).unwrap()));
     let owner = || Box::leak(Box::new(Owner::new().unwrap()));
     Scene::new(block_on(mutex.lock_as(owner())).unwrap(), mutex.lock_as(owner()))
 }
 
-fn lock_all(locks: &Locks<MemoryBackend>) -> Scene {
+fn lock_all(Pair { here: locks, .. }: &Pair) -> Scene {
     let held = block_on(locks.lock_all(["a", "b"])).unwrap();
     Scene::new(held, locks.lock_all(["b", "c"]))
 }
 
-fn once_cell(locks: &Locks<MemoryBackend>) -> Scene {
+fn once_cell(Pair { here: locks, .. }: &Pair) -> Scene {
     let cell = || &*Box::leak(Box::new(locks.once_cell::<u32, _>("it").unwrap()));
     let begun = Arc::new(AtomicBool::new(false));
     let mut held = Box::pin({
@@ -111,17 +113,17 @@ fn once_cell(locks: &Locks<MemoryBackend>) -> Scene {
     Scene::new((held, fellow(waiting())), waiting())
 }
 
-fn election(locks: &Locks<MemoryBackend>) -> Scene {
+fn election(Pair { here: locks, .. }: &Pair) -> Scene {
     let election = &*Box::leak(Box::new(locks.election("it").unwrap()));
     Scene::new(block_on(election.campaign("one")).unwrap(), election.campaign("two"))
 }
 
-fn barrier(locks: &Locks<MemoryBackend>) -> Scene {
+fn barrier(Pair { here: locks, .. }: &Pair) -> Scene {
     let barrier = &*Box::leak(Box::new(locks.barrier("it", 3).unwrap()));
     Scene { ends: false, ..Scene::new(fellow(barrier.wait()), barrier.wait()) }
 }
 
-fn a_loss(locks: &Locks<MemoryBackend>) -> Scene {
+fn a_loss(Pair { here: locks, .. }: &Pair) -> Scene {
     let mutex = Arc::new(locks.mutex("it", ()).unwrap());
     let guard = block_on(mutex.lock_owned()).unwrap();
     let (fellow, lost) =
@@ -129,9 +131,19 @@ fn a_loss(locks: &Locks<MemoryBackend>) -> Scene {
     Scene { ends: false, ..Scene::new((guard, fellow), lost) }
 }
 
+/// The renewal has no answer while the waker lives, and the driver does not ask again in the time of this test.
+fn an_extension(Pair { here: locks, ours, .. }: &Pair) -> Scene {
+    let ttl = |secs| Ttl::new(Duration::from_secs(secs)).unwrap();
+    let mutex = Arc::new(locks.mutex("it", ()).unwrap().with_ttl(ttl(600)));
+    let guard = block_on(mutex.lock_owned()).unwrap();
+    let renewals = ours.faults().on(Verb::Renew).hold_requests();
+    let extending = OwnedMutexGuard::lease(&guard).extend(ttl(900));
+    Scene::new((renewals, guard), extending)
+}
+
 /// Parks a waker that owns the lock: the engine has the only clone afterwards.
 fn park(setting: Setting, pair: &Pair) -> (Waiting, bool) {
-    let Scene { held, mut waiting, ends } = setting(&pair.here);
+    let Scene { held, mut waiting, ends } = setting(pair);
     poll_into_line(&mut waiting);
     let waker = Waker::from(Arc::new(Owning { _held: held }));
     assert!(poll(&mut waiting, &waker).is_pending());
@@ -211,6 +223,7 @@ settings! {
     election: super::election;
     barrier: super::barrier;
     lost: super::a_loss;
+    extended: super::an_extension;
 }
 
 /// Closing one handle, or all of them, wakes the waiters.
