@@ -13,4 +13,5 @@ mod forgetting;
 mod histories;
 mod members;
 mod mixed;
+mod replacing;
 mod support;

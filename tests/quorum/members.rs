@@ -1,6 +1,6 @@
 //! The members of a quorum, and several clients that ask it at one moment.
 
-use lock_sync::OwnedMutexGuard;
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use lock_core::{Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Key, OwnerToken, Ttl};
 use lock_redis::RedisBackend;
 use lock_redlock::Redlock;
+use lock_sync::{LockError, Locks, OwnedMutexGuard, TryLockError};
 use lock_tests::{Proxy, RedisServer};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{Client, LONG, NODE_TIMEOUT, Nodes, SOON, soon};
+use crate::support::{Client, LEASE, LONG, NODE_TIMEOUT, Nodes, SOON, soon};
 
 /// Waits for contenders, on a busy machine too. A vote that stays behind would hold them up for longer.
 async fn all<T: 'static>(contenders: JoinSet<T>) -> Vec<T> {
@@ -36,6 +37,33 @@ async fn a_server_by_two_names_is_refused() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert_eq!(error.to_string(), "the nodes a and c are the same server, which has one vote");
+}
+
+/// An error and its causes.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |it| (*it).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[tokio::test]
+async fn locks_over_servers_that_were_never_declared_new_say_how_to_declare_them() {
+    let servers = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+    let backends = servers.iter().map(|server| RedisBackend::open(server.url()).unwrap());
+    // The quarantine outlasts the test.
+    let builder = Redlock::builder().nodes(backends).max_ttl(Ttl::new(LONG).unwrap());
+    let quorum = builder.node_timeout(SOON).build().await.unwrap();
+    let mutex = Locks::new(quorum.clone()).mutex("it", ()).unwrap();
+
+    let tried = soon(mutex.try_lock()).await.unwrap_err();
+    assert!(matches!(&tried, TryLockError::Backend(_)), "{tried:?}");
+    let waited = soon(mutex.lock_timeout(LEASE)).await.unwrap_err();
+    assert!(matches!(&waited, LockError::Timeout { source: Some(_) }), "{waited:?}");
+    for error in [chain(&tried), chain(&waited)] {
+        assert!(error.contains("where no client holds a lock, call Redlock::init once"), "{error}");
+    }
+
+    quorum.init().await.unwrap();
+    drop(soon(mutex.lock()).await.unwrap());
 }
 
 #[tokio::test]

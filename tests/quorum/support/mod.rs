@@ -6,6 +6,7 @@ mod crew;
 mod forgetting;
 #[path = "../../behaviour/support/history.rs"]
 mod history;
+mod ledger;
 mod nodes;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub(crate) use self::client::{Client, Quorum, builder};
 pub(crate) use self::clocks::Clocks;
 pub(crate) use self::crew::Crew;
 pub(crate) use self::forgetting::Forgetting;
+pub(crate) use self::ledger::{Ledger, Role};
 pub(crate) use self::nodes::Nodes;
 
 /// The lease of clients that renew.
