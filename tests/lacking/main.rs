@@ -8,5 +8,5 @@
 /// `TRYBUILD=overwrite` writes the messages again.
 #[test]
 fn what_a_quorum_lacks_does_not_compile() {
-    trybuild::TestCases::new().compile_fail("lacking/compile_fail/*.rs");
+    trybuild::TestCases::new().compile_fail("compile_fail/*.rs");
 }
