@@ -20,6 +20,8 @@ struct Seen {
     /// A task has a guard, valid or not.
     guarded: bool,
     last_token: u64,
+    /// How long the lease of the last guard was valid, when the task got the guard.
+    valid_until: Option<Instant>,
 }
 
 /// A task that was polled at least once, and has no outcome.
@@ -61,8 +63,11 @@ impl Witness {
         let passed_by = waited.and_then(|waited| waited.passed_by);
         assert_eq!(passed_by, None, "it was served before {arrival}, and came later");
         let now = Clock::tokio().now();
+        // A waiter that gets a lease after its end goes to the back of the line.
+        let may_be_over = seen.valid_until.is_some_and(|until| now >= until);
         for waiting in &mut seen.waiting {
-            if now < waiting.since + SHORTEST_TURN && waiting.in_line < arrival {
+            let is_early = now < waiting.since + SHORTEST_TURN && waiting.in_line < arrival;
+            if is_early && !may_be_over {
                 waiting.passed_by.get_or_insert(arrival);
             }
         }
@@ -92,8 +97,9 @@ impl Seen {
     fn has(&mut self, guard: &OwnedMutexGuard<()>) {
         let guarded = std::mem::replace(&mut self.guarded, true);
         assert!(!guarded, "a second guard, even if the first is lost");
-        let token = OwnedMutexGuard::lease(guard).fencing_token().get();
+        let lease = OwnedMutexGuard::lease(guard);
+        let token = lease.fencing_token().get();
         assert!(token > self.last_token, "tokens must increase");
-        self.last_token = token;
+        (self.last_token, self.valid_until) = (token, Some(lease.valid_until()));
     }
 }

