@@ -163,11 +163,11 @@ impl<N: QuorumNode> Core<N> {
     fn end_again(self: &Arc<Self>, claim: &Claim, ballot: Ballot) {
         let Some(ending) = self.nodes[ballot.node].ends_again() else { return };
         let (core, claim) = (Arc::clone(self), claim.clone());
-        self.background.hand_over(async move {
+        self.background.spawn_while_open(async move {
             let _ending = ending;
             let end = core.clock.now() + core.settings.max_ttl.duration();
             let mut pause = core.settings.patience();
-            while core.background.is_open() && core.clock.now() + pause < end {
+            while core.clock.now() + pause < end {
                 sleep(pause).await;
                 let _answer = core.end(&claim, ballot).await;
                 pause *= 2;
