@@ -20,7 +20,8 @@
 //!
 //! While no node has forgotten its counters, the fencing tokens of successive exclusive grants increase, whether or not
 //! (b) and (c) hold. So a resource that refuses lower tokens is safe. After a node has forgotten its counters, tokens
-//! increase if the clocks of clients differ by less than the length of the quarantine.
+//! increase if the clocks of clients differ by less than the length of the quarantine, and if the clocks of nodes are not
+//! set back: the tokens of renewals follow them.
 //!
 //! While a client reaches a majority of the nodes, it can take locks and keep them:
 //!

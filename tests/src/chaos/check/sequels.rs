@@ -112,6 +112,21 @@ mod tests {
     }
 
     #[test]
+    fn tokens_may_decrease_after_a_server_has_forgotten_those_of_a_clock_that_was_ahead() {
+        use Fault::{ClockJump, Flush};
+
+        let begins = |deployment, first, then| {
+            let terms = terms(deployment, vec![trouble(first, 0, 1), trouble(then, 1, 2)]);
+            terms.set_back(Property::Tokens).map(|window| window.begin)
+        };
+        for deployment in [Deployment::Redis, Deployment::Quorum(3)] {
+            assert_eq!(begins(deployment, ClockJump, Flush), Some(at(2)));
+            assert_eq!(begins(deployment, Flush, ClockJump), None);
+        }
+        assert_eq!(begins(Deployment::Members, ClockJump, Flush), None);
+    }
+
+    #[test]
     fn a_store_may_have_no_token_once_its_clock_was_set() {
         let terms = terms(Deployment::Quorum(3), vec![trouble(Fault::ClockJump, 2, 5)]);
         assert_eq!([4, 5, 90_000].map(|when| terms.may_lack_tokens(at(when))), [false, true, true]);

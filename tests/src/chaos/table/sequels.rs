@@ -7,8 +7,9 @@ use crate::chaos::Fault::{self, ClockJump, Duplicate};
 /// Whether tokens may decrease after the first fault and then the second, wherever the first was healed in
 /// between.
 pub fn sets_tokens_back(deployment: Deployment, first: Fault, then: Fault) -> bool {
-    // Over a quorum they follow the clocks of clients.
-    deployment.servers() == 1 && first == ClockJump && FORGETS.contains(&then)
+    // Over a quorum, votes follow the clocks of clients, but the tokens of renewals follow the clocks of servers.
+    let follows_servers = deployment.servers() == 1 || matches!(deployment, Deployment::Quorum(_));
+    follows_servers && first == ClockJump && FORGETS.contains(&then)
 }
 
 /// The reason why tokens may decrease.
@@ -26,7 +27,7 @@ pub const MISSES_VALUES: &str = "the quorum copies a value to no node later, so 
 /// The paragraphs of the page.
 pub(super) fn text() -> String {
     format!(
-        "\n\nOn one server, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
+        "\n\nOn one server and over a quorum, after `clock-jump` a fault that makes it forget excludes tokens, resource, commits and snapshots as well, \
          to the end of the run: {SETS_TOKENS_BACK}.\n\n\
          A fault that makes a minority of a quorum forget excludes values, commits and snapshots, to the end of the run, if \
          earlier faults kept writes from other nodes, and all these nodes are a majority together: {MISSES_VALUES}.\n\n\
