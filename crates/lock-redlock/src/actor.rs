@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use lock_core::{Acquire, Claim, Error, FencingToken, QuorumNode, Released, Ttl, Vote};
+use lock_core::{Acquire, Backoff, Claim, Error, FencingToken, QuorumNode, Released, Ttl, Vote};
 use tokio::time::{sleep, timeout};
 
 use crate::agenda::Duty;
@@ -166,11 +166,11 @@ impl<N: QuorumNode> Core<N> {
         self.background.spawn_while_open(async move {
             let _ending = ending;
             let end = core.clock.now() + core.settings.max_ttl.duration();
-            let mut pause = core.settings.patience();
-            while core.clock.now() + pause < end {
-                sleep(pause).await;
+            let mut pauses =
+                Backoff::new(core.settings.patience(), core.settings.max_ttl.duration());
+            while core.clock.now() + pauses.pause() < end {
+                sleep(pauses.fail()).await;
                 let _answer = core.end(&claim, ballot).await;
-                pause *= 2;
             }
         });
     }

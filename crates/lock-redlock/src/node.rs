@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, Ttl, Vote};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::agenda::Agenda;
 use crate::first;
@@ -24,8 +25,8 @@ pub(crate) struct Node<N> {
     pub(crate) agenda: Guarded<Agenda>,
     pub(crate) pace: Guarded<Pace>,
     presence: Presence,
-    /// Each release that is being repeated has a copy.
-    ending: Arc<()>,
+    /// How many more releases may be repeated.
+    ending: Arc<Semaphore>,
 }
 
 impl<N> Node<N> {
@@ -37,7 +38,7 @@ impl<N> Node<N> {
     ) -> Self {
         let (agenda, pace) = (Guarded::new(Agenda::new()), Guarded::new(Pace::new()));
         let hash = first::hash(name.as_bytes());
-        let ending = Arc::new(());
+        let ending = Arc::new(Semaphore::new(Self::MAX_BEHIND));
         Self { name, backend, hash, timeout, agenda, pace, presence, ending }
     }
 
@@ -73,9 +74,8 @@ impl<N> Node<N> {
     }
 
     /// The right to repeat a release. The number of these rights is limited.
-    pub(crate) fn ends_again(&self) -> Option<Arc<()>> {
-        let count = Arc::strong_count(&self.ending);
-        (count <= Self::MAX_BEHIND).then(|| Arc::clone(&self.ending))
+    pub(crate) fn ends_again(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.ending).try_acquire_owned().ok()
     }
 
     /// Whether the node may stay silent, or not vote: it owes an answer, or [is out](Self::is_out).

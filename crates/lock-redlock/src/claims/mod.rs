@@ -245,7 +245,7 @@ impl Claims {
         {
             entry.bury(ballot);
             // No vote can come any more, so no release is due.
-            entry.owed.retain(|(owed, _)| *owed != ballot);
+            entry.pay(ballot);
             entry.note_answer(ballot);
         }
         state.tidy(claim);
@@ -276,10 +276,7 @@ impl Claims {
     /// A node has released a dead ballot, or did not have it. Returns whether its vote may still be under way.
     pub(crate) fn settled(&self, claim: &Claim, ballot: Ballot) -> bool {
         let mut state = self.state.lock();
-        let is_late = state.entries.get_mut(claim).is_some_and(|entry| {
-            let late = entry.owed.extract_if(.., |(owed, _)| *owed == ballot);
-            late.map(|(_, late)| late).last().unwrap_or_default()
-        });
+        let is_late = state.entries.get_mut(claim).is_some_and(|entry| entry.pay(ballot));
         state.tidy(claim);
         is_late
     }
@@ -432,6 +429,12 @@ impl Entry {
             Some((_, is_late)) => *is_late |= late,
             None => self.owed.push((ballot, late)),
         }
+    }
+
+    /// No release of the ballot is due any more. Returns whether one was, and the vote may still be under way.
+    fn pay(&mut self, ballot: Ballot) -> bool {
+        let place = self.owed.iter().position(|(owed, _)| *owed == ballot);
+        place.is_some_and(|place| self.owed.remove(place).1)
     }
 
     fn owed(&self) -> Vec<Ballot> {

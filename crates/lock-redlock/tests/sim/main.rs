@@ -19,9 +19,10 @@
 //! | a node that is quarantined does not vote | yes | yes | yes | | no |
 //! | soon after, all can be had, and nothing is left behind | yes | yes | yes | yes | yes |
 //!
-//! The same is true while clocks of nodes run fast or slowly within the drift, while each client holds leases on hundreds
-//! of keys, while no client stays for longer than a lease, and while a node is replaced. Then some clients have the former nodes and some the new ones, and nodes keep
-//! what they had: a node that forgets its record takes the membership of the first client that looks.
+//! The same is true while clocks of nodes run fast or slowly within the drift, while each client holds leases on
+//! hundreds of keys, while no client stays for longer than a lease, and while a node is replaced. Then some clients
+//! have the former nodes and some the new ones, and nodes keep what they had: a node that forgets its record takes the
+//! membership of the first client that looks.
 //!
 //! *Forgetting* is all that loses locks and counters: any number of nodes, together, one after another, again
 //! and again. With the quarantine that takes away locks, and never gives one to two. Without it one node is

@@ -133,13 +133,17 @@ impl Values {
 
     /// The token of the last value that was written, or that an earlier load returned as settled, before this load began.
     fn known(&self, load: &Load) -> Option<FencingToken> {
-        let written = self.writes.iter().filter(|write| match write.outcome {
-            Outcome::Written(at) => write.key == load.key && at < load.began,
-            _ => false,
-        });
+        let written = self.written(load.key, load.began);
         let earlier = |other: &&Load| other.key == load.key && other.ended < load.began;
         let found = self.loads.iter().filter(earlier).filter_map(settled);
         written.map(|write| write.token).chain(found).max()
+    }
+
+    /// The writes that an answer before this step said to be stored.
+    fn written(&self, key: usize, step: u64) -> impl Iterator<Item = &Write> {
+        let is_written =
+            move |write: &&Write| matches!(write.outcome, Outcome::Written(at) if at < step);
+        self.writes.iter().filter(move |write| write.key == key).filter(is_written)
     }
 
     /// The load by a later holder that ended before this step and did not find the value with this token. Such a value is
@@ -172,13 +176,8 @@ impl Values {
         if let Some(load) = self.missed(write.key, write.token, at) {
             return Some((Wrong::Late, format!("{write:?} was written after {load:?}")));
         }
-        let is_later = |other: &&Write| match other.outcome {
-            Outcome::Written(at) => {
-                other.key == write.key && other.token > write.token && at < write.began
-            }
-            _ => false,
-        };
-        let later = self.writes.iter().find(is_later)?;
+        let mut written = self.written(write.key, write.began);
+        let later = written.find(|other| other.token > write.token)?;
         Some((Wrong::Late, format!("{write:?} was written after {later:?}")))
     }
 }
