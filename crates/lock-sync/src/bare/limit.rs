@@ -47,8 +47,8 @@ impl Limit {
     }
 
     /// Rings when the limit is reached, and never without a limit. The driver must have been started.
-    pub(crate) fn bell(self, lock: &BareLock) -> Bell {
-        self.left(lock).map_or(Bell::silent(), |left| lock.alarm(left))
+    pub(crate) fn bell(self, lock: &BareLock) -> Alarm {
+        self.left(lock).map_or(Alarm::silent(), |left| lock.alarm(left))
     }
 
     /// Waits for this future, unless the limit is reached or the locks shut down first.
@@ -58,7 +58,7 @@ impl Limit {
         waiting: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         lock.start().map_err(Denial::Failed)?;
-        let reached = self.left(lock).map_or(Bell::silent(), |left| lock.alarm(left + LAST_WORD));
+        let reached = self.left(lock).map_or(Alarm::silent(), |left| lock.alarm(left + LAST_WORD));
         tokio::select! {
             biased;
             outcome = waiting => outcome,
@@ -79,23 +79,23 @@ impl BareLock {
     }
 
     /// Rings after this time.
-    pub(crate) fn alarm(&self, after: Duration) -> Bell {
+    pub(crate) fn alarm(&self, after: Duration) -> Alarm {
         alarm(self.shared(), after)
     }
 }
 
 /// Resolves after a time, and at once if the driver has gone. When the timer is dropped, the driver forgets it.
 #[must_use = "futures do nothing unless polled"]
-pub(crate) struct Bell(Option<oneshot::Receiver<()>>);
+pub(crate) struct Alarm(Option<oneshot::Receiver<()>>);
 
-impl Bell {
+impl Alarm {
     /// Never resolves.
     pub(crate) fn silent() -> Self {
         Self(None)
     }
 }
 
-impl Future for Bell {
+impl Future for Alarm {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -107,10 +107,10 @@ impl Future for Bell {
 }
 
 /// Rings after this time.
-pub(crate) fn alarm(shared: &Shared, after: Duration) -> Bell {
+pub(crate) fn alarm(shared: &Shared, after: Duration) -> Alarm {
     let (ring, bell) = oneshot::channel();
     shared.send(Command::Alarm(after, ring));
-    Bell(Some(bell))
+    Alarm(Some(bell))
 }
 
 /// The denial for a limit that is reached before the store has answered.

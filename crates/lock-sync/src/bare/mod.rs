@@ -15,7 +15,7 @@ use crate::engine::{Asks, Entry, Home, Manner, Shared};
 use crate::handoff::Handoff;
 
 pub(crate) use asking::ask;
-pub(crate) use limit::{Bell, Limit, alarm, unanswered};
+pub(crate) use limit::{Alarm, Limit, alarm, unanswered};
 pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;
 

@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// The place has its outcome. Returns the denial, if it is one.
-    fn settle(&mut self, outcome: Result<Ticket, Denial>) -> Option<Denial> {
+    fn answered(&mut self, outcome: Result<Ticket, Denial>) -> Option<Denial> {
         let begun = self.begun.take();
         match outcome {
             Ok(ticket) => {
@@ -77,7 +77,7 @@ impl Gathering {
             let mut place = Place::new(entry);
             match entry.enter(Mode::Exclusive, Patience::Try, shared.manner) {
                 Entered::Done(outcome) => {
-                    if let Some(denial) = place.settle(outcome) {
+                    if let Some(denial) = place.answered(outcome) {
                         drop(gathering);
                         refuse(asked);
                         return Err(denial);
@@ -119,7 +119,7 @@ impl Gathering {
             match place.entry.poll(id, context) {
                 Poll::Pending => waits = true,
                 Poll::Ready(outcome) => {
-                    if let Some(denial) = place.settle(outcome) {
+                    if let Some(denial) = place.answered(outcome) {
                         self.denial.get_or_insert(denial);
                     }
                 }

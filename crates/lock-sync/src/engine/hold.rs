@@ -132,6 +132,8 @@ impl Hold {
     }
 
     // ---- The value beside the lock ----
+    //
+    // What the process knows of the value makes no step of a plan due. So the calls that change only that are no events.
 
     /// The value, if this process knows it.
     pub(crate) fn value(&self) -> Option<LoadedValue> {
@@ -249,7 +251,7 @@ impl Hold {
                 return (lost, rest);
             }
             // The mode to release is not known yet. While this waits, dropping the future releases the hold.
-            self.entry.settled(self.id()).await;
+            self.entry.converted(self.id()).await;
         }
     }
 

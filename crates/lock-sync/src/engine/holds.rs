@@ -348,7 +348,7 @@ impl Holds {
 
 /// The mode with the used permits of a lease, but at least one.
 fn permits(used: u64, take: u32, of: u32) -> Mode {
-    let used = u32::try_from(used).map_or(take, |used| used.clamp(1, take));
+    let used = u32::try_from(used).map_or(take, |used| used.min(take).max(1));
     Mode::Permits { take: used, of }
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Patience {
 
 /// A FIFO queue of waiters with outcomes of type `O` and wakers of type `W`.
 ///
-/// A waiter stands in line until [`settle`](Self::settle) gives it an outcome. Its slot stays until the waiter has
+/// A waiter stands in line until [`answer`](Self::answer) gives it an outcome. Its slot stays until the waiter has
 /// picked the outcome up. Leaving from the middle costs as much as leaving from the front. Slots are reused, so a
 /// lock that has been used for a while allocates nothing here.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Queue<W, O> {
 #[derive(Debug)]
 enum Slot<W, O> {
     Waiting { patience: Patience, want: Mode, waker: Option<W>, place: Place },
-    Settled(O),
+    Answered(O),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ impl<W, O> Queue<W, O> {
     fn iter(&self) -> impl Iterator<Item = WaiterId> {
         std::iter::successors(self.front, |index| match &self.slots[*index as usize] {
             Slot::Waiting { place: Place::InLine { next, .. }, .. } => *next,
-            Slot::Waiting { .. } | Slot::Settled(_) => None,
+            Slot::Waiting { .. } | Slot::Answered(_) => None,
         })
         .map(WaiterId)
     }
@@ -127,7 +127,7 @@ impl<W, O> Queue<W, O> {
     pub(super) fn want(&self, id: WaiterId) -> Option<Mode> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { want, .. } => Some(*want),
-            Slot::Settled(_) => None,
+            Slot::Answered(_) => None,
         }
     }
 
@@ -136,15 +136,15 @@ impl<W, O> Queue<W, O> {
     pub(super) fn patience(&self, id: WaiterId) -> Option<Patience> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { patience, .. } => Some(*patience),
-            Slot::Settled(_) => None,
+            Slot::Answered(_) => None,
         }
     }
 
     /// Takes a waiter out of the line and gives it its outcome. Returns its waker.
     #[inline]
-    pub(super) fn settle(&mut self, id: WaiterId, outcome: O) -> Option<W> {
+    pub(super) fn answer(&mut self, id: WaiterId, outcome: O) -> Option<W> {
         let waker = self.unlink(id);
-        self.slots[id.0 as usize] = Slot::Settled(outcome);
+        self.slots[id.0 as usize] = Slot::Answered(outcome);
         waker
     }
 
@@ -161,7 +161,7 @@ impl<W, O> Queue<W, O> {
                 }
                 true
             }
-            Slot::Settled(_) => false,
+            Slot::Answered(_) => false,
         }
     }
 
@@ -169,7 +169,7 @@ impl<W, O> Queue<W, O> {
     pub(super) fn parked(&self, id: WaiterId) -> Option<&W> {
         match &self.slots[id.0 as usize] {
             Slot::Waiting { waker, .. } => waker.as_ref(),
-            Slot::Settled(_) => None,
+            Slot::Answered(_) => None,
         }
     }
 
@@ -177,7 +177,7 @@ impl<W, O> Queue<W, O> {
     pub(super) fn unpark(&mut self, id: WaiterId) -> Option<W> {
         match &mut self.slots[id.0 as usize] {
             Slot::Waiting { waker, .. } => waker.take(),
-            Slot::Settled(_) => None,
+            Slot::Answered(_) => None,
         }
     }
 
@@ -185,7 +185,7 @@ impl<W, O> Queue<W, O> {
     #[inline]
     pub(super) fn take(&mut self, id: WaiterId) -> Option<O> {
         match self.slots[id.0 as usize] {
-            Slot::Settled(_) => self.remove(id).1,
+            Slot::Answered(_) => self.remove(id).1,
             Slot::Waiting { .. } => None,
         }
     }
@@ -195,7 +195,7 @@ impl<W, O> Queue<W, O> {
     pub(super) fn remove(&mut self, id: WaiterId) -> (Option<W>, Option<O>) {
         let waker = self.unlink(id);
         match self.slots.remove(id.0 as usize) {
-            Slot::Settled(outcome) => (waker, Some(outcome)),
+            Slot::Answered(outcome) => (waker, Some(outcome)),
             Slot::Waiting { .. } => (waker, None),
         }
     }
@@ -255,7 +255,7 @@ mod tests {
         Push(Option<u64>),
         SettleFirst,
         RemoveNth(usize),
-        TakeSettled(usize),
+        TakeAnswered(usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -263,17 +263,17 @@ mod tests {
             3 => proptest::option::of(0u64..100).prop_map(Step::Push),
             2 => Just(Step::SettleFirst),
             2 => (0usize..16).prop_map(Step::RemoveNth),
-            1 => (0usize..16).prop_map(Step::TakeSettled),
+            1 => (0usize..16).prop_map(Step::TakeAnswered),
         ]
     }
 
     proptest! {
-        /// The queue behaves like a plain deque of waiters beside a list of settled ones.
+        /// The queue behaves like a plain deque of waiters beside a list of those with an outcome.
         #[test]
         fn it_is_a_queue(steps in proptest::collection::vec(step(), 1..200)) {
             let mut queue: Queue<u32, u32> = Queue::new();
             let mut line: VecDeque<(WaiterId, Option<u64>, u32)> = VecDeque::new();
-            let mut settled: Vec<(WaiterId, u32)> = Vec::new();
+            let mut answered: Vec<(WaiterId, u32)> = Vec::new();
             let mut serial = 0;
             for step in steps {
                 match step {
@@ -289,8 +289,8 @@ mod tests {
                     Step::SettleFirst => {
                         prop_assert_eq!(queue.first().map(|(id, _)| id), line.front().map(|w| w.0));
                         if let Some((id, _, waker)) = line.pop_front() {
-                            prop_assert_eq!(queue.settle(id, waker * 10), Some(waker));
-                            settled.push((id, waker * 10));
+                            prop_assert_eq!(queue.answer(id, waker * 10), Some(waker));
+                            answered.push((id, waker * 10));
                         }
                     }
                     Step::RemoveNth(n) => {
@@ -299,9 +299,9 @@ mod tests {
                             prop_assert_eq!(queue.remove(id), (Some(waker), None));
                         }
                     }
-                    Step::TakeSettled(n) => {
-                        if n < settled.len() {
-                            let (id, outcome) = settled.remove(n);
+                    Step::TakeAnswered(n) => {
+                        if n < answered.len() {
+                            let (id, outcome) = answered.remove(n);
                             prop_assert_eq!(queue.take(id), Some(outcome));
                         }
                     }

@@ -121,7 +121,7 @@ impl Entry {
     }
 
     /// Waits until the mode of this hold's lease in the store is known.
-    pub(super) fn settled(&self, hold: HoldId) -> impl Future<Output = ()> {
+    pub(super) fn converted(&self, hold: HoldId) -> impl Future<Output = ()> {
         self.news(move |state| (!state.machine.is_converting(hold)).then_some(()))
     }
 

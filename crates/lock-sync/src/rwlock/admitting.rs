@@ -10,7 +10,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 
 use super::Core;
 use super::admission::{Permit, Quota};
-use crate::bare::{Bell, Denial, Limit, Locking, Wait};
+use crate::bare::{Alarm, Denial, Limit, Locking, Wait};
 
 /// The wait for a permit of the quota. The later wait for the grant of the engine has the rest of the time limit.
 pub(super) struct Admitting {
@@ -25,7 +25,7 @@ pub(super) struct Admitting {
 struct Queued {
     permit: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>,
     limit: Limit,
-    bell: Bell,
+    bell: Alarm,
 }
 
 impl Admitting {

@@ -162,3 +162,42 @@ async fn an_inspection_leaves_a_lease_that_is_cached() {
     assert_eq!(pair.here.inspect("it").await.unwrap().holding, 1);
     assert!(mutex.is_cached());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_shows_what_was_saved_while_the_lease_of_the_writer_is_on_its_way_back() {
+    let pair = Pair::local();
+    pair.ours.faults().on(Verb::Release).delay_requests(WAY);
+    let stored = pair.here.stored_mutex("it", 0).unwrap();
+    let mut guard = stored.lock().await.unwrap();
+    *guard = 7;
+    let version = guard.save().await.unwrap();
+    *guard = 8;
+    drop(guard);
+    let shown = stored.snapshot().await.unwrap();
+    assert_eq!((shown.value, shown.version), (7, Some(version)), "8 was not saved");
+    assert_eq!(*stored.lock().await.unwrap(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_holder_sees_what_a_cancelled_commit_has_written() {
+    let pair = Pair::local();
+    let stored = pair.here.stored_mutex("it", 0).unwrap();
+    let mut guard = stored.lock().await.unwrap();
+    *guard = 7;
+    let gate = pair.ours.faults().on(Verb::Cell).hold_replies();
+    let mut commit = Box::pin(guard.commit());
+    assert!(poll_once(commit.as_mut()).await.is_pending());
+    drop(commit);
+    gate.open();
+    assert_eq!(*stored.lock().await.unwrap(), 7, "written, but the writer has no answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_semaphore_that_was_closed_for_all_is_closed_at_once() {
+    let pair = Pair::local();
+    let semaphore = three(&pair);
+    drop(semaphore.acquire().await.unwrap());
+    semaphore.close_for_all().await.unwrap();
+    assert!(semaphore.is_closed());
+    assert!(semaphore.is_closed_for_all().await.unwrap());
+}

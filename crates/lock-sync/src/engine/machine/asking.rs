@@ -246,7 +246,7 @@ impl<W> Machine<W> {
     fn deny_where(&mut self, denial: &Denial, denied: impl Fn(Patience, Mode) -> bool) {
         for (id, patience, want) in self.queue.waiting() {
             if denied(patience, want) {
-                self.pass.wake(self.queue.settle(id, Err(denial.clone())));
+                self.pass.wake(self.queue.answer(id, Err(denial.clone())));
             }
         }
     }

@@ -79,7 +79,7 @@ impl<W> Machine<W> {
             && let Some(leased) = self.seats[seat].live_mut()
             && let Some(ticket) = leased.strengthen(upgrade.hold, self.pass.now)
         {
-            self.pass.wake(self.queue.settle(upgrade.id, Ok(ticket)));
+            self.pass.wake(self.queue.answer(upgrade.id, Ok(ticket)));
             self.upgrade = None;
         }
     }
@@ -87,7 +87,7 @@ impl<W> Machine<W> {
     /// Denies the upgrade. Its hold stays as it is.
     pub(super) fn deny_upgrade(&mut self, denial: Denial) {
         if let Some(upgrade) = self.leave_upgrade(|_| true) {
-            self.pass.wake(self.queue.settle(upgrade.id, Err(denial)));
+            self.pass.wake(self.queue.answer(upgrade.id, Err(denial)));
         }
     }
 

@@ -98,7 +98,7 @@ impl<W> Machine<W> {
         while let Some(id) = self.queue.overdue(self.pass.now) {
             let denial = Denial::Timeout(self.outage());
             self.leave_upgrade(|upgrade| upgrade.id == id);
-            self.pass.wake(self.queue.settle(id, Err(denial)));
+            self.pass.wake(self.queue.answer(id, Err(denial)));
         }
     }
 
@@ -154,7 +154,7 @@ impl<W> Machine<W> {
         let fresh = self.seats[seat].live().is_some_and(|leased| leased.used == 0);
         while let Some((id, want)) = self.next_for(seat, fresh) {
             let Some(ticket) = self.ticket(seat, want, self.pass.now) else { break };
-            self.pass.wake(self.queue.settle(id, Ok(ticket)));
+            self.pass.wake(self.queue.answer(id, Ok(ticket)));
             served = true;
             if want == Mode::Exclusive {
                 break;

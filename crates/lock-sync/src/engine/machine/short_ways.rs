@@ -64,7 +64,7 @@ impl<W> Machine<W> {
         let serial = self.holds + 1;
         let ticket = self.live_mut(hold)?.pass_on(hold, lease, serial, want)?;
         (self.holds, self.manner) = (serial, manner);
-        Some(self.queue.settle(waiter, Ok(ticket)))
+        Some(self.queue.answer(waiter, Ok(ticket)))
     }
 
     /// The instant until which holders may pass the lease on by the short way if no event comes. `None` if this holder

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::Stream;
 use lock_core::{Backoff, Hint, Watch};
 
-use crate::bare::{BareLock, Bell};
+use crate::bare::{Alarm, BareLock};
 use crate::foreign::survive;
 
 /// The first pause before the watcher sets an ended watch up again.
@@ -23,7 +23,7 @@ pub(crate) struct Watcher {
     interval: Duration,
     hints: Hints,
     /// Rings when it is time to load the value without a hint, or to set the watch up again.
-    bell: Option<Bell>,
+    bell: Option<Alarm>,
     backoff: Backoff,
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use lock_core::{Error, Mode};
 use tokio::task::coop::poll_proceed;
 
-use crate::bare::{Acquiring, BareLock, Bell, Denial, Hold, Limit, Wait, unanswered};
+use crate::bare::{Acquiring, Alarm, BareLock, Denial, Hold, Limit, Wait, unanswered};
 
 /// A wait for one of several slots. It can be dropped at any point.
 ///
@@ -32,7 +32,7 @@ enum State {
     Trying {
         tried: usize,
         place: Place,
-        bell: Bell,
+        bell: Alarm,
     },
     Waiting(Lines),
     Done,
@@ -85,7 +85,7 @@ impl Search {
                         Poll::Ready(Ok(hold)) => return Poll::Ready(Ok((*slot, hold))),
                         Poll::Ready(Err(denial)) => {
                             let tried = *tried + 1;
-                            let bell = std::mem::replace(bell, Bell::silent());
+                            let bell = std::mem::replace(bell, Alarm::silent());
                             if let Some(denial) = self.go_on(tried, denial, bell) {
                                 return Poll::Ready(Err(denial));
                             }
@@ -113,7 +113,7 @@ impl Search {
     }
 
     /// Goes on after a slot that was not free, or returns why the wait is over.
-    fn go_on(&mut self, tried: usize, denial: Denial, bell: Bell) -> Option<Denial> {
+    fn go_on(&mut self, tried: usize, denial: Denial, bell: Alarm) -> Option<Denial> {
         match denial {
             Denial::WouldBlock if tried < self.slots.len() => self.attempt(tried, bell),
             Denial::WouldBlock if !matches!(self.wait, Wait::Try) => self.stand_in_line(),
@@ -127,7 +127,7 @@ impl Search {
         None
     }
 
-    fn attempt(&mut self, tried: usize, bell: Bell) {
+    fn attempt(&mut self, tried: usize, bell: Alarm) {
         let place = self.place(tried, Wait::Try);
         self.state = State::Trying { tried, place, bell };
     }

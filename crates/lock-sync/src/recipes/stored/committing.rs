@@ -62,7 +62,7 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
         changes.doubt();
         match core.remote.commit(hold, &bytes).await {
             Ok(version) => {
-                changes.settle();
+                changes.clear();
                 Ok(version)
             }
             Err((Some(hold), Unwritten::Refused(source))) => {
@@ -71,7 +71,7 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
                 Err(CommitError::Refused { guard, source })
             }
             Err((_, unwritten)) => {
-                changes.settle();
+                changes.clear();
                 Err(match unwritten {
                     Unwritten::Lost(source) => CommitError::Lost { value, source },
                     Unwritten::Refused(source) | Unwritten::Unknown(source) => {
@@ -148,7 +148,7 @@ impl<T, C: Codec<T>> StoredMutexGuard<T, C> {
             Ok(_) => {
                 let version = self.hold.fencing_token();
                 self.version = Some(version);
-                self.changes.settle();
+                self.changes.clear();
                 Ok(version)
             }
             Err(Unwritten::Unknown(error)) => Err(SaveError::Unknown(error)),

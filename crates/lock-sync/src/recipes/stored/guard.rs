@@ -46,7 +46,7 @@ pub(super) struct Changes {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// There are no changes, the store has them, or the caller gets them back.
-    Settled,
+    Clear,
     Unsaved,
     /// A request to store the changes has no answer.
     InDoubt,
@@ -54,8 +54,8 @@ enum Fate {
 
 impl Changes {
     /// The store has the changes, or the caller gets them back.
-    pub(super) fn settle(&mut self) {
-        self.fate = Fate::Settled;
+    pub(super) fn clear(&mut self) {
+        self.fate = Fate::Clear;
     }
 
     /// The caller may have made changes, or a write of changes failed.
@@ -73,7 +73,7 @@ impl Drop for Changes {
     fn drop(&mut self) {
         let key = &self.key;
         survive(|| match self.fate {
-            Fate::Settled => {}
+            Fate::Clear => {}
             Fate::Unsaved => {
                 tracing::debug!(%key, "a guard was dropped without a commit: its changes are discarded");
             }
@@ -86,7 +86,7 @@ impl Drop for Changes {
 
 impl<T, C> StoredMutexGuard<T, C> {
     pub(super) fn new(value: T, version: Option<FencingToken>, hold: Hold, core: Core<C>) -> Self {
-        let changes = Changes { key: hold.key().clone(), fate: Fate::Settled };
+        let changes = Changes { key: hold.key().clone(), fate: Fate::Clear };
         Self { value, changes, hold, core, version }
     }
 
@@ -119,7 +119,7 @@ impl<T, C> StoredMutexGuard<T, C> {
     /// Returns the value without storing it, and gives the lock up.
     pub(super) fn into_value(self) -> T {
         let Self { value, mut changes, .. } = self;
-        changes.settle();
+        changes.clear();
         value
     }
 

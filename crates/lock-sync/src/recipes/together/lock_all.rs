@@ -9,7 +9,7 @@ use tokio::task::coop::poll_proceed;
 
 use super::MultiGuard;
 use crate::bare::{
-    Acquiring, BareLock, Bell, Denial, Gathering, Hold, Limit, Wait, completed, unanswered,
+    Acquiring, Alarm, BareLock, Denial, Gathering, Hold, Limit, Wait, completed, unanswered,
 };
 use crate::error::{LockError, TryLockError};
 use crate::lease::Lease;
@@ -48,7 +48,7 @@ enum State {
     Refused(Error),
     New,
     /// With the bell that rings at the limit.
-    AtOnce(Gathering, Bell),
+    AtOnce(Gathering, Alarm),
     InOrder(Rungs),
     Done,
 }
@@ -131,7 +131,7 @@ impl Climbing {
 
     fn begin(&mut self) -> Result<(), Denial> {
         let Some(first) = self.locks.first() else {
-            self.state = State::AtOnce(BareLock::gather(&[])?, Bell::silent());
+            self.state = State::AtOnce(BareLock::gather(&[])?, Alarm::silent());
             return Ok(());
         };
         self.limit = Limit::of(self.wait, first);
