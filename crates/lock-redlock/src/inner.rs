@@ -15,7 +15,7 @@ use crate::ballot::Ballot;
 use crate::claims::Claims;
 use crate::later::Later;
 use crate::node::Node;
-use crate::quorum::Quorum;
+use crate::quorum::{NodeSet, Quorum};
 use crate::register::{LOOK, Register};
 use crate::watched::Watched;
 
@@ -85,6 +85,11 @@ impl<N: QuorumNode> Core<N> {
         let mut trips: Vec<_> = trips.collect();
         trips.sort_unstable();
         trips.get(self.quorum.needed() - 1).or(trips.last()).copied().unwrap_or_default()
+    }
+
+    /// The nodes that may stay silent, or not vote.
+    pub(crate) fn away(&self) -> NodeSet {
+        self.quorum.all().iter().filter(|&node| self.nodes[node].is_away()).collect()
     }
 
     /// Sends one request to several nodes.

@@ -12,10 +12,10 @@ use crate::actor::Owed;
 use crate::asked::Asked;
 use crate::ballot::Ballot;
 use crate::claims::View;
+use crate::counts::Renewals;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tokens::{Agreement, Step};
-use crate::validity;
 
 /// The answer of a node.
 enum Reply {
@@ -41,25 +41,25 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     }
     let mut poll = Poll::new(core, request.tokens, seen);
     let mut asked = poll.ask(request);
-    while asked.has_ready() || poll.is_open(asked.open().len()) {
+    while asked.has_ready() || poll.renewals.is_open(asked.open().len()) {
         let Some((node, reply)) = asked.next().await else { break };
         poll.note(node, reply);
     }
     tracing::debug!(
         target: "lock_redlock", key = %claim.key,
-        renewed = poll.deadlines.len(), lost = poll.lost, "renew"
+        renewals = ?poll.renewals, "renew"
     );
-    if let Some(until) = validity::until(&poll.deadlines, core.quorum.needed()) {
+    if let Some(until) = poll.renewals.until() {
         // If the lease ended before this answer, another client may have held the lock meanwhile.
         if !core.claims.extend(claim, &poll.seen, until, core.clock.now()) {
             return over(core, claim, &poll.seen);
         }
         return poll.renewed(asked, claim, until.0).await;
     }
-    if poll.is_lost() {
+    if poll.renewals.is_lost() {
         return over(core, claim, &poll.seen);
     }
-    Renewal::Unknown(asked.failure("renewed it", poll.deadlines.len()))
+    Renewal::Unknown(asked.failure("renewed it", poll.renewals.count()))
 }
 
 /// The lease is over. Releases its last ballots, which are in the way of other claims.
@@ -75,11 +75,9 @@ fn over<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, seen: &View) -> Renew
 struct Poll<N> {
     core: Arc<Core<N>>,
     seen: View,
-    deadlines: Vec<(usize, Instant)>,
-    /// How many nodes have lost their ballot.
-    lost: usize,
-    /// How many nodes have answered the renewal at all.
-    answered: usize,
+    renewals: Renewals,
+    /// The nodes that still have to answer the renewal.
+    open: NodeSet,
     /// The agreement on the tokens, if any are wanted.
     agreement: Option<Agreement>,
 }
@@ -87,26 +85,22 @@ struct Poll<N> {
 impl<N: QuorumNode> Poll<N> {
     fn new(core: &Arc<Core<N>>, tokens: u32, seen: View) -> Self {
         let wanted = NonZeroU32::new(tokens);
+        let without = core.quorum.nodes() - seen.standing.len();
+        let lost = if seen.held.is_none() { without } else { 0 };
         Self {
             core: Arc::clone(core),
+            renewals: Renewals::new(core.quorum, lost),
+            open: seen.standing,
             seen,
-            deadlines: Vec::new(),
-            lost: 0,
-            answered: 0,
             agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted)),
         }
     }
 
     /// Asks the nodes to renew the standing ballots. A node without a standing ballot has nothing to renew: it votes
     /// soon, if the lease is held then.
-    fn ask(&mut self, request: &Renew) -> Asked<N, Reply> {
+    fn ask(&self, request: &Renew) -> Asked<N, Reply> {
         let mut asked = Asked::new(&self.core, self.core.settings.limit(request.ttl));
-        let all: NodeSet = (0..self.core.quorum.nodes()).collect();
-        let without = all.without(self.seen.standing).len();
-        self.answered = without;
-        if self.seen.held.is_none() {
-            self.lost = without;
-        } else if without > 0 {
+        if self.seen.held.is_some() && self.open.len() < self.core.quorum.nodes() {
             self.core.plant_soon(&request.claim);
         }
         for node in self.seen.standing.iter() {
@@ -142,44 +136,24 @@ impl<N: QuorumNode> Poll<N> {
                 return;
             }
             Some(Reply::Renewed(Renewal::Renewed { valid_until, tokens, .. })) => {
-                self.deadlines.push((node, self.core.dated(node, valid_until)));
+                self.renewals.renewed(node, self.core.dated(node, valid_until));
                 if let (Some(agreement), Some(tokens)) = (agreement, tokens) {
                     agreement.grant(node, tokens);
                 }
             }
             Some(Reply::Renewed(Renewal::Lost)) if !self.seen.unheard.contains(node) => {
-                self.lost += 1;
+                self.renewals.lost += 1;
             }
             Some(Reply::Renewed(_)) | None => {}
         }
-        self.answered += 1;
-    }
-
-    /// Whether a further answer may still decide between a renewal by a majority and a loss.
-    fn is_open(&self, open: usize) -> bool {
-        let (needed, renewed) = (self.core.quorum.needed(), self.deadlines.len());
-        let may_turn_out = renewed + open >= needed || self.is_lost_with(open);
-        renewed < needed && !self.is_lost() && may_turn_out
-    }
-
-    fn is_lost(&self) -> bool {
-        self.is_lost_with(0)
-    }
-
-    /// Whether too few nodes can still have the lease, if this many more nodes have lost it. A node without a ballot of
-    /// a held lease has lost nothing: its vote may yet take the place of another vote. Often a bare majority granted
-    /// the lease a moment ago.
-    fn is_lost_with(&self, more: usize) -> bool {
-        let quorum = self.core.quorum;
-        self.lost + more > quorum.nodes() - quorum.needed()
+        self.open.remove(node);
     }
 
     /// Makes a majority agree on the tokens that its nodes have reserved.
     async fn agree(&mut self, asked: &mut Asked<N, Reply>, claim: &Claim) -> Option<TokenRange> {
         asked.extend();
         loop {
-            let open = self.core.quorum.nodes().saturating_sub(self.answered);
-            match self.agreement.as_mut()?.step(open) {
+            match self.agreement.as_mut()?.step(self.open.len()) {
                 Step::Agreed(tokens, _) => return Some(tokens),
                 Step::Impossible => return None,
                 Step::Wait => {}

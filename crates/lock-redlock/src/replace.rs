@@ -102,7 +102,7 @@ async fn reassign<N: QuorumNode>(
         async move { core.leave(node, &from, &to).await }
     });
     let changed: NodeSet = asked.all().await.into_iter().map(|(node, ())| node).collect();
-    if changed.len() > core.quorum.nodes() - core.quorum.needed() {
+    if changed.len() > core.quorum.spare() {
         return Ok(changed);
     }
     Err(asked.failure("changed their membership", changed.len()))

@@ -93,25 +93,28 @@ impl<N: QuorumNode> Round<N> {
             agreement: Agreement::new(core.quorum, request.tokens),
             known,
             floor: floor_over(known),
-            away: away(core),
+            away: core.away(),
             order,
             grants: vec![None; nodes],
             disagreed: false,
         };
         let later = order.later.map(|(nodes, _)| nodes).unwrap_or_default();
-        let all: NodeSet = (0..nodes).collect();
-        all.without(order.rest).without(later).iter().for_each(|node| round.ask(node));
+        core.quorum
+            .all()
+            .without(order.rest)
+            .without(later)
+            .iter()
+            .for_each(|node| round.ask(node));
         round
     }
 
     /// Begins the next round with the votes of this round: asks the other nodes again, unless they still have to
     /// answer.
     pub(crate) fn again(&mut self) {
-        (self.away, self.floor) = (away(&self.core), floor_over(self.known));
+        (self.away, self.floor) = (self.core.away(), floor_over(self.known));
         self.order = Order::default();
         self.asked.extend();
-        let all: NodeSet = (0..self.core.quorum.nodes()).collect();
-        for node in all.without(self.granted()).iter() {
+        for node in self.core.quorum.all().without(self.granted()).iter() {
             let is_new = self.tally.open().contains(node);
             self.tally.forget(node);
             if !self.asked.open().contains(node) {
@@ -321,10 +324,6 @@ fn floor_over(known: Option<Held>) -> FencingToken {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let time = FencingToken::floor(since_1970.unwrap_or_default());
     known.map_or(time, |known| time.max(known.tokens.last()))
-}
-
-fn away<N: QuorumNode>(core: &Core<N>) -> NodeSet {
-    (0..core.quorum.nodes()).filter(|&node| core.nodes[node].is_away()).collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(super) async fn step<N: QuorumNode + InspectBackend>(
     core: &Arc<Core<N>>,
     list: &List,
 ) -> Result<(Vec<Key>, Option<Cursor>)> {
-    let enough = core.quorum.nodes() - core.quorum.needed() + 1;
+    let enough = core.quorum.spare() + 1;
     let mut at = Position::read(list.from.as_ref())?;
     loop {
         if at.node >= core.quorum.nodes() {
@@ -35,7 +35,7 @@ pub(super) async fn step<N: QuorumNode + InspectBackend>(
         });
         let Some((_, page)) = round.all().await.pop() else {
             at = Position { node: at.node + 1, failed: at.failed + 1, from: None };
-            if at.failed > core.quorum.nodes() - enough {
+            if at.failed >= core.quorum.needed() {
                 return Err(round.failure("listed its locks", 0));
             }
             continue;

@@ -51,12 +51,15 @@ pub(super) async fn from_others<N: QuorumNode + CellBackend>(
     known: NodeSet,
     mut loaded: Loaded,
 ) -> Result<Option<Cell>> {
-    let all: NodeSet = (0..core.quorum.nodes()).collect();
     let owner = core.claims.owner(claim);
-    let mut asked = core.ask(all.without(known).iter(), core.settings.patience(), |core, node| {
-        let claim = claim.clone();
-        async move { vote_first(core, &claim, Ballot { node, owner }).await }
-    });
+    let mut asked = core.ask(
+        core.quorum.all().without(known).iter(),
+        core.settings.patience(),
+        |core, node| {
+            let claim = claim.clone();
+            async move { vote_first(core, &claim, Ballot { node, owner }).await }
+        },
+    );
     let mut latest = loaded.likeliest();
     while latest.is_err()
         && let Some((_, cell)) = asked.next().await

@@ -13,8 +13,9 @@ use super::kept::ERASED;
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::ballot::Ballot;
+use crate::counts::{Fate, Writes};
 use crate::inner::Core;
-use crate::quorum::{NodeSet, Quorum};
+use crate::quorum::NodeSet;
 
 /// How long a write waits at least for the other nodes after a majority has written the value. If nodes of the majority
 /// lose their data later, the other nodes have the value.
@@ -62,9 +63,9 @@ impl Write {
         let owner = core.claims.owner(&self.claim);
         let write = Arc::new(self);
         let mut asked = write.ask(core, owner, absent);
-        let (mut writes, mut end) = (Writes::new(core.quorum), None);
-        while asked.has_ready() || write.is_open(&writes, asked.open(), absent) {
-            if end.is_none() && write.is_written(&writes) {
+        let (mut writes, mut end) = (Writes::new(core.quorum, write.needs_all(), absent), None);
+        while asked.has_ready() || writes.is_open(asked.open()) {
+            if end.is_none() && writes.is_enough() {
                 end = Some(write.end(core, rest));
             }
             let answer = match end {
@@ -76,12 +77,12 @@ impl Write {
                     let ballot = Ballot { node, owner };
                     asked.ask(node, Arc::clone(&write).once_more(Arc::clone(core), ballot, tries));
                 }
-                Some((node, answer)) => writes.note(&mut asked, node, answer),
+                Some((node, answer)) => note(&mut writes, &mut asked, node, answer),
                 None => break,
             }
         }
         write.is_over.store(true, Ordering::Relaxed);
-        let outcome = writes.outcome(&asked);
+        let outcome = outcome(&writes, &asked);
         asked.finish();
         outcome
     }
@@ -164,17 +165,6 @@ impl Write {
     fn needs_all(&self) -> bool {
         self.value.as_deref().is_none_or(|value| value == ERASED)
     }
-
-    /// Whether the write is a success without further answers.
-    fn is_written(&self, writes: &Writes) -> bool {
-        writes.has_majority() && !self.needs_all()
-    }
-
-    /// Whether to wait for the nodes that still have to answer.
-    fn is_open(&self, writes: &Writes, open: NodeSet, absent: NodeSet) -> bool {
-        let awaited = if self.is_written(writes) { open.without(absent) } else { open };
-        !awaited.is_empty() && (self.needs_all() || !writes.is_lost(open.len()))
-    }
 }
 
 /// The nodes that a write does not wait for once a majority has written: those that take no part, do not answer, or are
@@ -189,62 +179,32 @@ fn absent<N: QuorumNode>(core: &Core<N>, rest: Duration) -> NodeSet {
     (0..core.nodes.len()).filter(|&node| is_slow(node) || is_out(node)).collect()
 }
 
-/// The answers of the nodes.
-#[derive(Debug)]
-struct Writes {
-    quorum: Quorum,
-    written: usize,
-    refused: usize,
-    /// The nodes that may have written the value.
-    unclear: usize,
+/// Counts the answer of a node.
+fn note<N: QuorumNode>(
+    writes: &mut Writes,
+    asked: &mut Asked<N, Answer>,
+    node: usize,
+    answer: Option<Answer>,
+) {
+    match answer {
+        Some(Answer::Stored(Stored::Written)) => writes.written += 1,
+        Some(Answer::Stored(_) | Answer::Busy(_)) => writes.refused += 1,
+        Some(Answer::NoVote(error)) => {
+            writes.refused += 1;
+            asked.say(node, error);
+        }
+        None if asked.error_of(node).is_none_or(Error::is_retryable) => writes.unclear += 1,
+        None => {}
+    }
 }
 
-impl Writes {
-    fn new(quorum: Quorum) -> Self {
-        Self { quorum, written: 0, refused: 0, unclear: 0 }
-    }
-
-    fn note<N: QuorumNode>(
-        &mut self,
-        asked: &mut Asked<N, Answer>,
-        node: usize,
-        answer: Option<Answer>,
-    ) {
-        match answer {
-            Some(Answer::Stored(Stored::Written)) => self.written += 1,
-            Some(Answer::Stored(_) | Answer::Busy(_)) => self.refused += 1,
-            Some(Answer::NoVote(error)) => {
-                self.refused += 1;
-                asked.say(node, error);
-            }
-            None => {
-                let may_have_it = asked.error_of(node).is_none_or(Error::is_retryable);
-                self.unclear += usize::from(may_have_it);
-            }
-        }
-    }
-
-    fn has_majority(&self) -> bool {
-        self.written >= self.quorum.needed()
-    }
-
-    /// Whether the value will not be on a majority, but may be on some nodes, if `open` nodes still have to answer.
-    ///
-    /// A later holder may find a value that one node has. So a value counts as not written only if all nodes have
-    /// refused it.
-    fn is_lost(&self, open: usize) -> bool {
-        self.written + open < self.quorum.needed() && self.written + self.unclear > 0
-    }
-
-    fn outcome<N: QuorumNode>(&self, asked: &Asked<N, Answer>) -> Result<(usize, Stored)> {
-        let Self { quorum, written, refused, unclear } = *self;
-        let may_be_there = written + unclear + asked.open().len() > 0;
-        match () {
-            () if self.has_majority() => Ok((written, Stored::Written)),
-            () if refused == quorum.nodes() => Ok((written, Stored::NotHeld)),
-            () if may_be_there => Err(in_doubt(asked.failure("stored it", written))),
-            () => Err(asked.failure("stored it", 0)),
-        }
+fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Answer>) -> Result<(usize, Stored)> {
+    let failure = || asked.failure("stored it", writes.written);
+    match writes.fate(asked.open().len()) {
+        Fate::Written => Ok((writes.written, Stored::Written)),
+        Fate::Refused => Ok((0, Stored::NotHeld)),
+        Fate::InDoubt => Err(in_doubt(failure())),
+        Fate::Failed => Err(failure()),
     }
 }
 
