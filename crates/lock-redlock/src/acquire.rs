@@ -8,6 +8,7 @@ use lock_core::{Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Key, 
 use tokio::sync::oneshot;
 
 use crate::actor::Owed;
+use crate::agenda::Duty;
 use crate::asked::Asked;
 use crate::background::{pause, within};
 use crate::backoff::Rounds;
@@ -91,7 +92,7 @@ async fn joined<N: QuorumNode>(
         Some(Err(_dropped)) => None,
         None => {
             for ballot in core.claims.overtake(&request.claim, core.clock.now()) {
-                drop(Owed::vote(core, &request.claim, ballot));
+                drop(Owed::new(core, &request.claim, ballot, Duty::Vote));
             }
             None
         }
@@ -257,9 +258,9 @@ async fn give_up<N: QuorumNode>(
 ) {
     let mut asked = Asked::new(core, core.settings.limit(request.ttl));
     for ballot in dead {
-        let owed = Owed::release(core, &request.claim, ballot);
+        let owed = Owed::new(core, &request.claim, ballot, Duty::Release);
         if granted.contains(ballot.node) {
-            asked.ask(ballot.node, Arc::clone(core).release(owed));
+            asked.ask(ballot.node, owed.release());
         }
     }
     asked.all().await;
@@ -269,7 +270,7 @@ async fn give_up<N: QuorumNode>(
 impl<N: QuorumNode> Drop for Asking<'_, N> {
     fn drop(&mut self) {
         for ballot in dead(&self.asker, self.round.as_ref(), self.core.clock.now()) {
-            drop(Owed::release(self.core, &self.request.claim, ballot));
+            drop(Owed::new(self.core, &self.request.claim, ballot, Duty::Release));
         }
     }
 }

@@ -9,24 +9,16 @@ use crate::validity;
 #[derive(Debug)]
 pub(crate) struct Renewals {
     quorum: Quorum,
-    deadlines: Vec<(usize, Instant)>,
+    /// The nodes that have renewed the lease, and until when.
+    pub(crate) deadlines: Vec<(usize, Instant)>,
     /// How many nodes have lost their ballot.
     pub(crate) lost: usize,
 }
 
 impl Renewals {
-    /// So many nodes count as nodes that have lost their ballot, because they are not asked.
+    /// The caller does not ask `lost` nodes. They count as nodes that have lost their ballot.
     pub(crate) fn new(quorum: Quorum, lost: usize) -> Self {
         Self { quorum, deadlines: Vec::new(), lost }
-    }
-
-    pub(crate) fn renewed(&mut self, node: usize, until: Instant) {
-        self.deadlines.push((node, until));
-    }
-
-    /// How many nodes have renewed the lease.
-    pub(crate) fn count(&self) -> usize {
-        self.deadlines.len()
     }
 
     /// Until when a majority has the lease, and which nodes have it.
@@ -36,8 +28,9 @@ impl Renewals {
 
     /// Whether one of `open` further answers may still decide between a renewal by a majority and a loss.
     pub(crate) fn is_open(&self, open: usize) -> bool {
-        let is_decided = self.quorum.is_met_by(self.count()) || self.is_lost();
-        !is_decided && (self.quorum.is_met_by(self.count() + open) || self.is_lost_with(open))
+        let (quorum, renewed) = (self.quorum, self.deadlines.len());
+        let is_decided = quorum.is_met_by(renewed) || self.is_lost();
+        !is_decided && (quorum.is_met_by(renewed + open) || self.is_lost_with(open))
     }
 
     /// Whether too few nodes can still have the lease. A node without a ballot of a held lease has lost nothing: its
@@ -67,8 +60,8 @@ pub(crate) struct Releases {
 }
 
 impl Releases {
-    /// One ballot is released at each node in `ballots`; a node may occur several times. The nodes in `away` may be
-    /// missing. The votes of the nodes in `unheard` may still arrive.
+    /// `ballots` names the node of each ballot. The nodes in `away` may be missing. The votes of the nodes in `unheard`
+    /// may still arrive.
     pub(crate) fn new(
         quorum: Quorum,
         ballots: impl IntoIterator<Item = usize>,
@@ -205,7 +198,7 @@ mod tests {
         prop::collection::vec(any::<Option<bool>>(), 1..=9)
     }
 
-    /// The different fates after each way in which all `open` nodes may answer.
+    /// The outcomes that are possible while `open` nodes may still answer in any way.
     fn endings<T: PartialEq>(open: usize, fate: impl Fn(&[Option<bool>]) -> T) -> Vec<T> {
         let mut fates = Vec::new();
         for number in 0..3usize.pow(open as u32) {
@@ -222,12 +215,12 @@ mod tests {
         fn a_renewal_waits_while_an_answer_may_decide(answers in answers(), open in 0..5usize) {
             let quorum = Quorum::of(answers.len());
             let open = open.min(answers.len());
-            let (heard, lost) = (&answers[open..], 0);
+            let heard = &answers[open..];
             let renewals = |answers: &[&[Option<bool>]]| {
-                let mut renewals = Renewals::new(quorum, lost);
+                let mut renewals = Renewals::new(quorum, 0);
                 for (node, answer) in answers.iter().copied().flatten().enumerate() {
                     match answer {
-                        Some(true) => renewals.renewed(node, Instant::FAR_FUTURE),
+                        Some(true) => renewals.deadlines.push((node, Instant::FAR_FUTURE)),
                         Some(false) => renewals.lost += 1,
                         None => {}
                     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lock_core::{Claim, Error, QuorumNode, Released};
 
 use crate::actor::Owed;
+use crate::agenda::Duty;
 use crate::asked::Asked;
 use crate::counts::Releases;
 use crate::inner::Core;
@@ -22,7 +23,7 @@ pub(crate) async fn release<N: QuorumNode>(
     let mut releases = Releases::new(core.quorum, nodes, (core.away(), unheard), was_valid);
     let mut asked = Asked::new(core, core.settings.patience());
     for ballot in ballots {
-        asked.ask(ballot.node, Arc::clone(core).release(Owed::release(core, claim, ballot)));
+        asked.ask(ballot.node, Owed::new(core, claim, ballot, Duty::Release).release());
     }
     while asked.has_ready() || releases.is_open(asked.open().len()) {
         let Some((node, released)) = asked.next().await else { break };

@@ -29,7 +29,7 @@ pub(super) async fn step<N: QuorumNode + InspectBackend>(
         }
         let mut asked = list.clone();
         asked.from = at.from.take();
-        let mut round = core.ask([at.node], core.settings.patience(), |core, node| {
+        let mut round = core.ask([at.node].into_iter().collect(), |core, node| {
             let asked = asked.clone();
             async move { core.call(node, "list", |it| it.list(&asked)).await }
         });

@@ -19,7 +19,7 @@ pub(super) async fn from<N: QuorumNode + CellBackend>(
     key: &Key,
     nodes: NodeSet,
 ) -> Result<Loaded> {
-    let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
+    let mut asked = core.ask(nodes, |core, node| {
         let key = key.clone();
         async move { load(&core, node, &key).await }
     });
@@ -52,14 +52,10 @@ pub(super) async fn from_others<N: QuorumNode + CellBackend>(
     mut loaded: Loaded,
 ) -> Result<Option<Cell>> {
     let owner = core.claims.owner(claim);
-    let mut asked = core.ask(
-        core.quorum.all().without(known).iter(),
-        core.settings.patience(),
-        |core, node| {
-            let claim = claim.clone();
-            async move { vote_first(core, &claim, Ballot { node, owner }).await }
-        },
-    );
+    let mut asked = core.ask(core.quorum.all().without(known), |core, node| {
+        let claim = claim.clone();
+        async move { vote_first(core, &claim, Ballot { node, owner }).await }
+    });
     let mut latest = loaded.likeliest();
     while latest.is_err()
         && let Some((_, cell)) = asked.next().await

@@ -21,7 +21,7 @@ use crate::quorum::NodeSet;
 /// lose their data later, the other nodes have the value.
 const REST: Duration = Duration::from_millis(20);
 
-/// How often a write asks a node in a row whose vote a contender has, and how long after a refusal.
+/// How often a write asks a node in a row for its vote, and how long after a refusal.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -38,10 +38,7 @@ pub(super) struct Write {
 /// The answer of a node.
 enum Answer {
     Stored(Stored),
-    /// A contender has the vote of the node, for a moment perhaps, so the node has not written. It may be asked so many
-    /// times more.
-    Busy(u32),
-    /// The node has not voted for the lease for another reason, so it has not written.
+    /// The node has not voted for the lease, so it has not written.
     NoVote(Error),
 }
 
@@ -73,10 +70,6 @@ impl Write {
                 None => asked.next().await,
             };
             match answer {
-                Some((node, Some(Answer::Busy(tries)))) if tries > 0 => {
-                    let ballot = Ballot { node, owner };
-                    asked.ask(node, Arc::clone(&write).once_more(Arc::clone(core), ballot, tries));
-                }
                 Some((node, answer)) => note(&mut writes, &mut asked, node, answer),
                 None => break,
             }
@@ -98,13 +91,13 @@ impl Write {
         N: QuorumNode + CellBackend,
     {
         let lacking = core.claims.lacking(&self.claim, core.clock.now());
-        core.ask(0..core.quorum.nodes(), core.settings.patience(), |core, node| {
+        core.ask(core.quorum.all(), |core, node| {
             let ballot = Ballot { node, owner };
             let votes = lacking.contains(&ballot) && !absent.contains(node);
             let write = Arc::clone(self);
             async move {
                 if votes {
-                    write.vote_first(core, ballot, TRIES).await
+                    write.vote_first(core, ballot).await
                 } else {
                     write.send(&core, ballot).await
                 }
@@ -112,36 +105,23 @@ impl Write {
         })
     }
 
-    /// Asks a node again whose vote a contender had.
-    async fn once_more<N>(
-        self: Arc<Self>,
-        core: Arc<Core<N>>,
-        ballot: Ballot,
-        tries: u32,
-    ) -> Result<Answer>
+    /// The node votes for the lease. If the write has not ended by then, the node writes. A contender may have the vote
+    /// for a moment, so the write asks several times.
+    async fn vote_first<N>(&self, core: Arc<Core<N>>, ballot: Ballot) -> Result<Answer>
     where
         N: QuorumNode + CellBackend,
     {
-        pause(&core.background, core.clock, PAUSE).await;
-        self.vote_first(core, ballot, tries).await
-    }
-
-    /// The node votes for the lease. If the write has not ended by then, the node writes.
-    async fn vote_first<N>(&self, core: Arc<Core<N>>, ballot: Ballot, tries: u32) -> Result<Answer>
-    where
-        N: QuorumNode + CellBackend,
-    {
-        let Some((request, floor)) = core.rest(&self.claim, ballot) else {
-            return Ok(Answer::Stored(Stored::NotHeld));
-        };
-        match Arc::clone(&core).vote(request, ballot, floor).await {
-            Ok(Vote::Granted(_)) if !self.is_over.load(Ordering::Relaxed) => {
-                self.send(&core, ballot).await
+        for _ in 0..TRIES {
+            let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
+            match Arc::clone(&core).vote(request, ballot, floor).await {
+                Err(error) => return Ok(Answer::NoVote(error)),
+                _ if self.is_over.load(Ordering::Relaxed) => break,
+                Ok(Vote::Granted(_)) => return self.send(&core, ballot).await,
+                Ok(Vote::Busy { .. }) => pause(&core.background, core.clock, PAUSE).await,
+                Ok(_) => break,
             }
-            Ok(Vote::Busy { .. }) => Ok(Answer::Busy(tries - 1)),
-            Ok(_) => Ok(Answer::Stored(Stored::NotHeld)),
-            Err(error) => Ok(Answer::NoVote(error)),
         }
+        Ok(Answer::Stored(Stored::NotHeld))
     }
 
     /// Sends the value to a node, which may have this ballot.
@@ -188,7 +168,7 @@ fn note<N: QuorumNode>(
 ) {
     match answer {
         Some(Answer::Stored(Stored::Written)) => writes.written += 1,
-        Some(Answer::Stored(_) | Answer::Busy(_)) => writes.refused += 1,
+        Some(Answer::Stored(_)) => writes.refused += 1,
         Some(Answer::NoVote(error)) => {
             writes.refused += 1;
             asked.say(node, error);
