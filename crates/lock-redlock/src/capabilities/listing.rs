@@ -65,14 +65,13 @@ impl Position {
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<usize>().ok();
         let (node, failed) = (number(), number());
         let from = parts.next();
-        let (Some(node), Some(failed), Some(from)) = (node, failed, from) else {
-            return Err(Error::new(ErrorKind::InvalidConfig, "a cursor of another store's list"));
-        };
-        let from = (!from.is_empty()).then(|| Cursor::new(from));
-        if failed > node {
-            return Err(Error::new(ErrorKind::InvalidConfig, "a cursor of another store's list"));
+        match (node, failed, from) {
+            (Some(node), Some(failed), Some(from)) if failed <= node => {
+                let from = (!from.is_empty()).then(|| Cursor::new(from));
+                Ok(Self { node, failed, from })
+            }
+            _ => Err(Error::new(ErrorKind::InvalidConfig, "a cursor of another store's list")),
         }
-        Ok(Self { node, failed, from })
     }
 }
 
