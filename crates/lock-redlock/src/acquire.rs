@@ -4,28 +4,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{
-    Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Key, Mode, OwnerTag, QuorumNode,
-};
+use lock_core::{Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Key, Mode, QuorumNode};
 use tokio::sync::oneshot;
 
 use crate::actor::Owed;
+use crate::agenda::Duty;
 use crate::asked::Asked;
 use crate::background::{pause, within};
-use crate::backoff;
+use crate::backoff::Rounds;
 use crate::ballot::Ballot;
 use crate::claims::{Asker, Begun};
 use crate::first;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::round::{Order, Outcome, Round};
-
-/// How many rounds there are at most.
-const ROUNDS: u32 = 8;
-
-/// If the rivals had equal votes in this many rounds, the request takes a rival for a holder some of whose nodes do
-/// not answer.
-const UNMOVED: u32 = 3;
 
 /// The shortest time that the nodes of a majority have before the request also asks other nodes.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -100,7 +92,7 @@ async fn joined<N: QuorumNode>(
         Some(Err(_dropped)) => None,
         None => {
             for ballot in core.claims.overtake(&request.claim, core.clock.now()) {
-                drop(Owed::vote(core, &request.claim, ballot));
+                drop(Owed::new(core, &request.claim, ballot, Duty::Vote));
             }
             None
         }
@@ -112,31 +104,16 @@ struct Asking<'a, N: QuorumNode> {
     core: &'a Arc<Core<N>>,
     request: Arc<Acquire>,
     asker: Asker,
-    began: Instant,
-    /// How long a quorum takes to answer.
-    trip: Duration,
+    rounds: Rounds,
     /// The round under way, or the last round if its votes stay.
     round: Option<Round<N>>,
-    number: u32,
-    /// The nodes that voted for other claims in the last round.
-    rivals: Vec<(usize, Option<OwnerTag>)>,
-    /// For how many rounds these nodes have been the same.
-    unmoved: u32,
 }
 
 impl<'a, N: QuorumNode> Asking<'a, N> {
     fn new(core: &'a Arc<Core<N>>, request: &Acquire, asker: Asker) -> Self {
-        Self {
-            core,
-            request: Arc::new(request.clone()),
-            asker,
-            began: core.clock.now(),
-            trip: core.trip(),
-            round: None,
-            number: 0,
-            rivals: Vec::new(),
-            unmoved: 0,
-        }
+        let end = core.clock.now() + core.longest(core.settings.patience());
+        let rounds = Rounds::new(request.claim.owner, core.trip(), end);
+        Self { core, request: Arc::new(request.clone()), asker, rounds, round: None }
     }
 
     async fn run(mut self) -> Result<AcquireOutcome, Error> {
@@ -151,7 +128,6 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     /// Asks nodes once. `None` if another round is needed.
     async fn ask(&mut self) -> Option<Result<AcquireOutcome, Error>> {
         let (core, claim) = (self.core, &self.request.claim);
-        self.number += 1;
         let owner = match self.asker.attempt(core.clock.now()) {
             Ok(owner) => owner,
             Err(error) => return Some(Err(error)),
@@ -166,7 +142,8 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         };
         let round = self.round.insert(round);
         let outcome = round.decide().await;
-        tracing::debug!(target: "lock_redlock", key = %claim.key, round = self.number, ?outcome);
+        let number = self.rounds.number;
+        tracing::debug!(target: "lock_redlock", key = %claim.key, round = number, ?outcome);
         let Outcome::Granted(held) = outcome else { return self.failed(outcome).await };
         let Some(held) = self.asker.win(owner, held, core.clock.now()) else {
             return self.failed(Outcome::Disagreed).await;
@@ -189,14 +166,16 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     fn order(&self) -> Option<Order> {
         let (core, key) = (self.core, &self.request.claim.key);
         let now = core.clock.now();
-        let is_first = self.number == 1 && core.claims.held(&self.request.claim, now).is_none();
-        if !is_first || self.trip.is_zero() {
+        let trip = self.rounds.trip;
+        let is_first =
+            self.rounds.number == 1 && core.claims.held(&self.request.claim, now).is_none();
+        if !is_first || trip.is_zero() {
             return None;
         }
         // Leave the other nodes enough time to answer.
         let longest = core.settings.limit(self.request.ttl) / 4;
-        let soon = (2 * self.trip).max(SHORTEST).min(longest);
-        let all: NodeSet = (0..core.quorum.nodes()).collect();
+        let soon = (2 * trip).max(SHORTEST).min(longest);
+        let all = core.quorum.all();
         let missing: NodeSet =
             all.iter().filter(|&node| core.nodes[node].is_missing(now, soon)).collect();
         let is_back = |node: usize| core.nodes[node].pace.lock().is_due(now);
@@ -205,8 +184,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         }
         let names = core.nodes.iter().map(|node| node.hash);
         let (first, majority) = first::majority(core.quorum, names, missing, key)?;
-        let is_contended =
-            self.trip < SHORTEST && core.watched.has(key) && !core.watched.is_next(key);
+        let is_contended = trip < SHORTEST && core.watched.has(key) && !core.watched.is_next(key);
         let rest = if is_contended {
             majority.without([first].into_iter().collect())
         } else {
@@ -215,13 +193,11 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         Some(Order { rest, later: Some((all.without(majority), now + soon)) })
     }
 
-    /// Another round follows if votes are split or the nodes disagree, unless the request has taken too long.
+    /// Another round may follow. See [`Rounds::follow`].
     async fn failed(&mut self, outcome: Outcome) -> Option<Result<AcquireOutcome, Error>> {
         let (core, claim, now) = (self.core, &self.request.claim, self.core.clock.now());
         let round = self.round.take()?;
-        let rivals = round.rivals();
-        self.unmoved = if rivals == self.rivals { self.unmoved + 1 } else { 1 };
-        self.rivals = rivals;
+        let time = self.rounds.follow(&outcome, round.rivals(), now);
         if core.claims.held(claim, now).is_some() {
             // The request has failed, but the claim still has its lease.
             return Some(Err(match outcome {
@@ -230,16 +206,6 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
                 _ => round.failure(),
             }));
         }
-        let time = match outcome {
-            Outcome::Split { .. } if self.unmoved >= UNMOVED => None,
-            Outcome::Split { favourite } => {
-                Some(backoff::pause(self.trip, &claim.owner, self.number, favourite))
-            }
-            Outcome::Disagreed => Some(Duration::ZERO),
-            _ => None,
-        };
-        let end = self.began + core.longest(core.settings.patience());
-        let time = time.filter(|&time| self.number < ROUNDS && now + time < end);
         if time.is_some() && matches!(outcome, Outcome::Split { favourite: true }) {
             // A favourite keeps its votes, and asks for the votes that the others give up
             // meanwhile.
@@ -265,7 +231,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             Outcome::Unable(error) => Err(error),
             Outcome::TooLate => Err(too_late(&self.request)),
             Outcome::Held => Ok(self.held_by_others(round)),
-            Outcome::Split { .. } if self.unmoved >= UNMOVED => Ok(self.held_by_others(round)),
+            Outcome::Split { .. } if self.rounds.are_unmoved() => Ok(self.held_by_others(round)),
             _ => Ok(AcquireOutcome::Busy { retry_after: Some(SOON) }),
         }
     }
@@ -292,9 +258,9 @@ async fn give_up<N: QuorumNode>(
 ) {
     let mut asked = Asked::new(core, core.settings.limit(request.ttl));
     for ballot in dead {
-        let owed = Owed::release(core, &request.claim, ballot);
+        let owed = Owed::new(core, &request.claim, ballot, Duty::Release);
         if granted.contains(ballot.node) {
-            asked.ask(ballot.node, Arc::clone(core).release(owed));
+            asked.ask(ballot.node, owed.release());
         }
     }
     asked.all().await;
@@ -304,7 +270,7 @@ async fn give_up<N: QuorumNode>(
 impl<N: QuorumNode> Drop for Asking<'_, N> {
     fn drop(&mut self) {
         for ballot in dead(&self.asker, self.round.as_ref(), self.core.clock.now()) {
-            drop(Owed::release(self.core, &self.request.claim, ballot));
+            drop(Owed::new(self.core, &self.request.claim, ballot, Duty::Release));
         }
     }
 }

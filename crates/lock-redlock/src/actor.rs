@@ -30,40 +30,28 @@ pub(crate) struct Owed<N: QuorumNode> {
     core: Arc<Core<N>>,
     claim: Claim,
     ballot: Ballot,
-    /// Whether a vote is under way, and no release.
-    is_vote: bool,
+    /// What is under way.
+    duty: Duty,
     is_settled: bool,
 }
 
 impl<N: QuorumNode> Owed<N> {
-    /// A release is under way.
-    pub(crate) fn release(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot) -> Self {
-        Self::new(core, claim, ballot, false)
-    }
-
-    /// A vote is under way.
-    pub(crate) fn vote(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot) -> Self {
-        Self::new(core, claim, ballot, true)
-    }
-
-    fn new(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot, is_vote: bool) -> Self {
+    pub(crate) fn new(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot, duty: Duty) -> Self {
         let (core, claim) = (Arc::clone(core), claim.clone());
-        Self { core, claim, ballot, is_vote, is_settled: false }
+        Self { core, claim, ballot, duty, is_settled: false }
     }
 
-    pub(crate) fn node(&self) -> usize {
-        self.ballot.node
-    }
-
-    /// The claim as the node knows it.
-    pub(crate) fn released(&self) -> Claim {
-        self.ballot.claim(&self.claim)
-    }
-
-    /// The node has answered the release.
-    pub(crate) fn settle(self) {
-        self.core.released(&self.claim, self.ballot);
-        self.keep();
+    /// Releases the ballot. If the future is dropped or fails, the release stays due.
+    pub(crate) async fn release(self) -> Result<Released, Error> {
+        let (core, ballot) = (Arc::clone(&self.core), self.ballot);
+        let node = &core.nodes[ballot.node];
+        node.check_answers()?;
+        let answer = node.backend.release(&ballot.claim(&self.claim)).await;
+        if is_final(&answer) {
+            core.released(&self.claim, ballot);
+            self.keep();
+        }
+        core.noted(ballot.node, "release", answer)
     }
 
     /// The node has answered the vote.
@@ -75,7 +63,8 @@ impl<N: QuorumNode> Owed<N> {
 impl<N: QuorumNode> Drop for Owed<N> {
     fn drop(&mut self) {
         let (core, now) = (&self.core, self.core.clock.now());
-        if !self.is_settled && !core.claims.missed(&self.claim, self.ballot, self.is_vote, now) {
+        let is_vote = self.duty == Duty::Vote;
+        if !self.is_settled && !core.claims.missed(&self.claim, self.ballot, is_vote, now) {
             core.want(&self.claim, self.ballot, Duty::Release);
         }
     }
@@ -209,6 +198,6 @@ impl<N: QuorumNode> Core<N> {
 }
 
 /// Whether the answer of a node is final: the node would answer a repetition alike.
-pub(crate) fn is_final<T>(answer: &Result<T, Error>) -> bool {
+fn is_final<T>(answer: &Result<T, Error>) -> bool {
     answer.as_ref().map_or_else(|error| !error.is_retryable(), |_| true)
 }

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, Stream};
-use lock_core::{Error, ErrorKind, Instant, QuorumNode};
+use lock_core::{Claim, Error, ErrorKind, FencingToken, Instant, OwnerToken, QuorumNode};
 
 use crate::background::Timer;
+use crate::ballot::Ballot;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 
@@ -123,6 +124,17 @@ where
         all
     }
 
+    /// As [`all`](Self::all).
+    ///
+    /// # Errors
+    ///
+    /// If the nodes that answer in time are no majority.
+    pub(crate) async fn majority(&mut self, what: &str) -> Result<Vec<(usize, T)>, Error> {
+        let all = self.all().await;
+        let is_enough = self.core.quorum.is_met_by(all.len());
+        if is_enough { Ok(all) } else { Err(self.failure(what, all.len())) }
+    }
+
     /// An answer that has come.
     fn pop(&mut self) -> Option<(usize, Option<T>)> {
         let (node, answer) = self.ready.pop_front()?;
@@ -203,6 +215,34 @@ where
                 behind.retain(|behind| behind.node != node);
             }
         });
+    }
+}
+
+/// An answer of a node: to the request, or to the question whether it confirms a token.
+pub(crate) enum Reply<T> {
+    Said(T),
+    Confirmed(FencingToken, bool),
+}
+
+impl<N, T> Asked<N, Reply<T>>
+where
+    N: QuorumNode,
+    T: Send + 'static,
+{
+    /// Asks nodes to confirm a token for their ballots of a claim.
+    pub(crate) fn confirm(
+        &mut self,
+        claim: &Claim,
+        owner: OwnerToken,
+        (token, nodes): (FencingToken, NodeSet),
+    ) {
+        for node in nodes.iter() {
+            let (core, claim) = (Arc::clone(&self.core), Ballot { node, owner }.claim(claim));
+            self.ask(node, async move {
+                let confirm = core.nodes[node].timed(core.clock, |it| it.confirm(&claim, token));
+                Ok(Reply::Confirmed(token, core.noted(node, "confirm", confirm.await)?))
+            });
+        }
     }
 }
 

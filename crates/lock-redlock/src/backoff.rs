@@ -1,13 +1,70 @@
-//! Random pauses.
+//! Which rounds of a request follow one another, and the random pauses between them; pure.
 
 use std::time::Duration;
 
-use lock_core::OwnerToken;
+use lock_core::{Instant, OwnerTag, OwnerToken};
 
 use crate::first;
+use crate::round::Outcome;
+
+/// How many rounds there are at most.
+const ROUNDS: u32 = 8;
+
+/// If the rivals had equal votes in this many rounds, the request takes a rival for a holder some of whose nodes do
+/// not answer.
+const UNMOVED: u32 = 3;
 
 /// The shortest pause that a timer can make.
 const MIN: Duration = Duration::from_millis(1);
+
+/// The rounds of one request.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    owner: OwnerToken,
+    /// How long a quorum takes to answer.
+    pub(crate) trip: Duration,
+    /// When the last round begins at the latest.
+    end: Instant,
+    /// The number of the present round.
+    pub(crate) number: u32,
+    /// The nodes that voted for other claims in the last round.
+    rivals: Vec<(usize, Option<OwnerTag>)>,
+    /// For how many rounds these nodes have been the same.
+    unmoved: u32,
+}
+
+impl Rounds {
+    pub(crate) fn new(owner: OwnerToken, trip: Duration, end: Instant) -> Self {
+        Self { owner, trip, end, number: 1, rivals: Vec::new(), unmoved: 0 }
+    }
+
+    /// Whether the rivals have had equal votes for so long that one of them probably holds the lock.
+    pub(crate) fn are_unmoved(&self) -> bool {
+        self.unmoved >= UNMOVED
+    }
+
+    /// A round has ended without a grant. Returns the pause before the next round, which follows if votes are split or
+    /// the nodes disagree, unless the request has taken too long.
+    pub(crate) fn follow(
+        &mut self,
+        outcome: &Outcome,
+        rivals: Vec<(usize, Option<OwnerTag>)>,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.unmoved = if rivals == self.rivals { self.unmoved + 1 } else { 1 };
+        self.rivals = rivals;
+        let pause = match *outcome {
+            Outcome::Split { favourite } if !self.are_unmoved() => {
+                pause(self.trip, &self.owner, self.number, favourite)
+            }
+            Outcome::Disagreed => Duration::ZERO,
+            _ => return None,
+        };
+        let follows = self.number < ROUNDS && now + pause < self.end;
+        self.number += u32::from(follows);
+        follows.then_some(pause)
+    }
+}
 
 /// How long a contender pauses after a round of a split vote, so that rival contenders ask one after another. A waiter
 /// does not use it to wait for a holder, but sleeps until a hint.
@@ -17,12 +74,7 @@ const MIN: Duration = Duration::from_millis(1);
 ///
 /// The owner token makes the pause random: tokens are random, so no two contenders pause alike, and a test that chooses
 /// the tokens can repeat a run.
-pub(crate) fn pause(
-    trip: Duration,
-    owner: &OwnerToken,
-    round: u32,
-    is_favourite: bool,
-) -> Duration {
+fn pause(trip: Duration, owner: &OwnerToken, round: u32, is_favourite: bool) -> Duration {
     let unit = MIN.max(trip);
     let bits = first::mix(first::hash(owner.expose()) ^ u64::from(round)) >> 11;
     let random = bits as f64 / (1u64 << 53) as f64;
@@ -38,6 +90,51 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const NOW: Instant = Instant::from_nanos(0);
+
+    fn rounds() -> Rounds {
+        Rounds::new(OwnerToken::from_bytes([7; 16]), MIN, Instant::FAR_FUTURE)
+    }
+
+    /// Two rivals, who change from round to round.
+    fn rivals(round: u32) -> Vec<(usize, Option<OwnerTag>)> {
+        (0..2).map(|node| (node, Some(OwnerTag::new(2 * round + node as u32)))).collect()
+    }
+
+    fn split() -> impl Iterator<Item = Outcome> {
+        [true, false].into_iter().cycle().map(|favourite| Outcome::Split { favourite })
+    }
+
+    #[test]
+    fn however_long_votes_stay_split_there_are_few_rounds() {
+        let mut rounds = rounds();
+        for (number, outcome) in (1..ROUNDS).zip(split()) {
+            assert_eq!(rounds.number, number);
+            assert!(rounds.follow(&outcome, rivals(number), NOW).is_some());
+        }
+        assert_eq!(rounds.follow(&Outcome::Disagreed, rivals(ROUNDS), NOW), None);
+    }
+
+    #[test]
+    fn rivals_with_equal_votes_in_three_rounds_are_taken_for_a_holder() {
+        let mut rounds = rounds();
+        for (round, rivals) in [1, 2, 2, 2].map(rivals).into_iter().enumerate() {
+            let follows = rounds.follow(&Outcome::Split { favourite: true }, rivals, NOW);
+            assert_eq!((follows.is_none(), rounds.are_unmoved()), (round == 3, round == 3));
+        }
+    }
+
+    #[test]
+    fn no_round_begins_after_the_end_of_the_request_or_after_a_clear_answer() {
+        let mut rounds = rounds();
+        rounds.end = NOW + Duration::from_nanos(1);
+        for outcome in [Outcome::Split { favourite: true }, Outcome::Held, Outcome::TooLate] {
+            assert_eq!(rounds.follow(&outcome, rivals(1), NOW), None);
+        }
+        assert_eq!(rounds.follow(&Outcome::Disagreed, rivals(2), NOW), Some(Duration::ZERO));
+        assert_eq!(rounds.follow(&Outcome::Disagreed, rivals(3), rounds.end), None);
+    }
 
     proptest! {
         #[test]

@@ -1,12 +1,11 @@
 //! The owner tokens of ballots.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use lock_core::{Claim, Instant, OwnerToken};
 
-use crate::sweep::Sweep;
+use crate::sweep::Swept;
 
 /// The owner token by which one node knows a claim, for one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,8 +31,7 @@ impl Ballot {
 pub(crate) struct Spent {
     /// Hashes of the claims, and until when each claim is remembered. Two claims with one hash get fresh tokens more
     /// often than needed.
-    claims: HashMap<u64, Instant>,
-    sweep: Sweep,
+    claims: Swept<u64, Instant>,
     hasher: RandomState,
     /// How long a node may have a ballot. A release may be under way for a little longer.
     span: Duration,
@@ -41,16 +39,15 @@ pub(crate) struct Spent {
 
 impl Spent {
     pub(crate) fn new(span: Duration) -> Self {
-        let (claims, sweep, hasher) = Default::default();
-        Self { claims, sweep, hasher, span }
+        Self { claims: Swept::new(), hasher: RandomState::new(), span }
     }
 
     pub(crate) fn add(&mut self, claim: &Claim, now: Instant) {
-        self.sweep.run(&mut self.claims, |until| *until > now);
-        self.claims.insert(self.hasher.hash_one(claim), now + 2 * self.span);
+        let (name, until) = (self.hasher.hash_one(claim), now + 2 * self.span);
+        *self.claims.entry(name, |until| *until <= now, || until) = until;
     }
 
     pub(crate) fn has(&self, claim: &Claim) -> bool {
-        self.claims.contains_key(&self.hasher.hash_one(claim))
+        self.claims.get(&self.hasher.hash_one(claim)).is_some()
     }
 }

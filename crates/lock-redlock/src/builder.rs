@@ -8,12 +8,13 @@ use std::time::Duration;
 use lock_core::observer::{Observer, Observers};
 use lock_core::{Clock, Ending, Error, ErrorKind, Membership, QuorumNode, Terms, Ttl};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
 
 use crate::Redlock;
 use crate::background::Background;
 use crate::claims::Claims;
 use crate::inner::{Core, Settings};
-use crate::later::Later;
+use crate::later;
 use crate::node::Node;
 use crate::presence::Presence;
 use crate::quorum::Quorum;
@@ -321,6 +322,8 @@ impl<N: QuorumNode> Builder<N> {
         let membership = Membership::of(self.nodes.iter().map(|(name, _)| &**name));
         let terms = Terms::new(membership.clone(), settings.max_ttl).ending(self.ending);
         let (background, open) = Background::start(self.runtime)?;
+        let (later, leases) = mpsc::unbounded_channel();
+        background.hand_over(later::plant_all(leases));
         let nodes = self.nodes.into_iter().map(|(name, backend)| {
             let timeout = self.timeouts.iter().rfind(|(node, _)| *node == name);
             let timeout = timeout.map(|(_, timeout)| *timeout);
@@ -333,7 +336,7 @@ impl<N: QuorumNode> Builder<N> {
             clock,
             claims: Arc::new(Claims::new(quorum.nodes(), settings.max_ttl.duration())),
             watched: Arc::default(),
-            later: Later::default(),
+            later,
             register: Register::new(quorum.nodes(), membership),
             background,
             terms,
@@ -390,21 +393,14 @@ impl<N: QuorumNode> Builder<N> {
 
 /// Learns which servers the nodes are.
 async fn meet<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error> {
-    let nodes = core.quorum.nodes();
-    let limit = core.settings.patience();
     let mut asked =
-        core.ask(0..nodes, limit, |core, node| async move { core.meet(node).await.map(drop) });
-    asked.all().await;
-    let said = asked.said();
-    let wrong = |error: &&Error| error.kind() == ErrorKind::InvalidConfig;
-    if let Some(error) = said.iter().flatten().find(wrong) {
-        return Err(error.clone());
+        core.ask(core.quorum.all(), |core, node| async move { core.meet(node).await.map(drop) });
+    let met = asked.majority("answered").await;
+    let is_wrong = |error: &Error| error.kind() == ErrorKind::InvalidConfig;
+    match asked.said().into_iter().flatten().find(is_wrong) {
+        Some(error) => Err(error),
+        None => met.map(drop),
     }
-    let met = said.iter().filter(|said| said.is_none()).count();
-    if met < core.quorum.needed() {
-        return Err(asked.failure("answered", met));
-    }
-    Ok(())
 }
 
 fn invalid(message: String) -> Error {

@@ -5,17 +5,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::join;
-use lock_core::{Acquire, Claim, Clock, Error, ErrorKind, FencingToken, Instant, QuorumNode};
-use lock_core::{Released, Renew, Renewal, Standing, Terms, Ttl, Vote};
+use lock_core::{Acquire, Clock, Error, ErrorKind, FencingToken, Instant, QuorumNode};
+use lock_core::{Renew, Renewal, Standing, Terms, Ttl, Vote};
+use tokio::sync::mpsc;
 
-use crate::actor::{Owed, is_final};
+use crate::actor::Owed;
+use crate::agenda::Duty;
 use crate::asked::Asked;
 use crate::background::Background;
 use crate::ballot::Ballot;
 use crate::claims::Claims;
 use crate::later::Later;
 use crate::node::Node;
-use crate::quorum::Quorum;
+use crate::quorum::{NodeSet, Quorum};
 use crate::register::{LOOK, Register};
 use crate::watched::Watched;
 
@@ -27,7 +29,8 @@ pub(crate) struct Core<N> {
     pub(crate) clock: Clock,
     pub(crate) claims: Arc<Claims>,
     pub(crate) watched: Arc<Watched>,
-    pub(crate) later: Later,
+    /// The leases for which more nodes vote later.
+    pub(crate) later: mpsc::UnboundedSender<Later<N>>,
     pub(crate) register: Register,
     pub(crate) background: Background,
     /// The standing that this client expects of the nodes.
@@ -87,19 +90,23 @@ impl<N: QuorumNode> Core<N> {
         trips.get(self.quorum.needed() - 1).or(trips.last()).copied().unwrap_or_default()
     }
 
-    /// Sends one request to several nodes.
+    /// The nodes that may stay silent, or not vote.
+    pub(crate) fn away(&self) -> NodeSet {
+        self.quorum.all().iter().filter(|&node| self.nodes[node].is_away()).collect()
+    }
+
+    /// Sends one request without a lease to several nodes.
     pub(crate) fn ask<T, F>(
         self: &Arc<Self>,
-        nodes: impl IntoIterator<Item = usize>,
-        limit: Duration,
+        nodes: NodeSet,
         request: impl Fn(Arc<Self>, usize) -> F,
     ) -> Asked<N, T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let mut asked = Asked::new(self, limit);
-        for node in nodes {
+        let mut asked = Asked::new(self, self.settings.patience());
+        for node in nodes.iter() {
             asked.ask(node, request(Arc::clone(self), node));
         }
         asked
@@ -131,14 +138,14 @@ impl<N: QuorumNode> Core<N> {
         let claim = &request.claim;
         let expects = self.identify(ballot.node).await?;
         self.claims.draw(claim, ballot, self.clock.now())?;
-        let owed = Owed::vote(&self, claim, ballot);
+        let owed = Owed::new(&self, claim, ballot, Duty::Vote);
         let mut vote = self.cast(&request, ballot, floor, expects).await?;
         match &mut vote {
             Vote::Granted(grant) => {
                 grant.valid_until = self.dated(ballot.node, grant.valid_until);
                 if !self.claims.heard(claim, ballot, self.clock.now()) {
                     // On the connection of the vote, if that connection is still there.
-                    Arc::clone(&self).release(owed).await?;
+                    owed.release().await?;
                     return Err(Error::new(ErrorKind::NotReady, "the claim was given up"));
                 }
             }
@@ -202,17 +209,6 @@ impl<N: QuorumNode> Core<N> {
         self.noted(node, "vote", vote)
     }
 
-    /// Asks a node to confirm a token for this ballot of a claim.
-    pub(crate) async fn confirm(
-        self: Arc<Self>,
-        node: usize,
-        claim: Claim,
-        token: FencingToken,
-    ) -> Result<bool, Error> {
-        let answer = self.nodes[node].timed(self.clock, |it| it.confirm(&claim, token)).await;
-        self.noted(node, "confirm", answer)
-    }
-
     /// Asks a node to renew this ballot of a claim. A node that has lost the ballot votes again soon, if the lease is
     /// still held then.
     pub(crate) async fn renew(
@@ -239,17 +235,6 @@ impl<N: QuorumNode> Core<N> {
             self.plant_soon(&claim);
         }
         Ok(answer)
-    }
-
-    /// Releases a dead ballot. If the future is dropped or fails, the release stays due.
-    pub(crate) async fn release(self: Arc<Self>, owed: Owed<N>) -> Result<Released, Error> {
-        let number = owed.node();
-        self.nodes[number].check_answers()?;
-        let answer = self.nodes[number].backend.release(&owed.released()).await;
-        if is_final(&answer) {
-            owed.settle();
-        }
-        self.noted(number, "release", answer)
     }
 
     /// The deadline of a lease at a node, on the clock of the quorum: the nodes may date their leases on other clocks.

@@ -237,7 +237,7 @@ impl<N> Core<N> {
             .iter()
             .filter(|node| node.state(|state| state.lookout.is_quarantined()))
             .count();
-        out > self.quorum.nodes() - self.quorum.needed()
+        out > self.quorum.spare()
     }
 
     /// What to do if too many nodes are in quarantine.

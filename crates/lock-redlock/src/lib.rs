@@ -178,6 +178,7 @@ mod ballot;
 mod builder;
 mod capabilities;
 mod claims;
+mod counts;
 mod failure;
 mod first;
 mod guarded;

@@ -25,6 +25,20 @@ impl Quorum {
     pub(crate) fn needed(self) -> usize {
         self.nodes / 2 + 1
     }
+
+    /// Whether this many nodes are a majority.
+    pub(crate) fn is_met_by(self, count: usize) -> bool {
+        count >= self.needed()
+    }
+
+    /// How many nodes may be missing from a majority.
+    pub(crate) fn spare(self) -> usize {
+        self.nodes - self.needed()
+    }
+
+    pub(crate) fn all(self) -> NodeSet {
+        (0..self.nodes).collect()
+    }
 }
 
 /// Some of the nodes, by their numbers.

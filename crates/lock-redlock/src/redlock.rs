@@ -91,8 +91,13 @@ impl<N: QuorumNode> Redlock<N> {
     /// at which the lease is over. So the result is the longest limit within the majority with the shortest limits: a
     /// minority of nodes with long limits costs nothing.
     pub fn shortest_ttl(&self) -> Ttl {
+        self.of_fastest(N::shortest_ttl)
+    }
+
+    /// The longest limit within the majority with the shortest limits.
+    fn of_fastest<T: Ord + Copy>(&self, limit: impl Fn(&N) -> T) -> T {
         let nodes = self.core.nodes.iter();
-        let mut limits: Vec<_> = nodes.map(|node| node.backend.shortest_ttl()).collect();
+        let mut limits: Vec<_> = nodes.map(|node| limit(&node.backend)).collect();
         limits.sort_unstable();
         limits[self.core.quorum.needed() - 1]
     }
@@ -252,14 +257,9 @@ impl<N: QuorumNode> Backend for Redlock<N> {
 
     /// As [`shortest_ttl`](Self::shortest_ttl), each limit is the longest one within the majority with the shortest.
     fn limits(&self) -> Limits {
-        let nodes: Vec<_> = self.core.nodes.iter().map(|node| node.backend.limits()).collect();
-        let of = |limit: fn(&Limits) -> Duration| {
-            let mut limits: Vec<_> = nodes.iter().map(limit).collect();
-            limits.sort_unstable();
-            limits[self.core.quorum.needed() - 1]
-        };
         let usual = Limits::default().with_min_ttl(self.shortest_ttl());
-        usual.with_step(of(|it| it.step)).with_lag(of(|it| it.lag))
+        let (step, lag) = (|it: &N| it.limits().step, |it: &N| it.limits().lag);
+        usual.with_step(self.of_fastest(step)).with_lag(self.of_fastest(lag))
     }
 
     fn capabilities(&self) -> Capabilities<'_> {

@@ -3,26 +3,20 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use futures::TryFutureExt;
 use lock_core::{
-    Claim, Contention, Error, ErrorKind, FencingToken, Instant, QuorumNode, Renew, Renewal,
-    TokenRange,
+    Claim, Contention, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, TokenRange,
 };
 
 use crate::actor::Owed;
-use crate::asked::Asked;
+use crate::agenda::Duty;
+use crate::asked::{Asked, Reply};
 use crate::ballot::Ballot;
 use crate::claims::View;
+use crate::counts::Renewals;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tokens::{Agreement, Step};
-use crate::validity;
-
-/// The answer of a node.
-enum Reply {
-    Renewed(Renewal),
-    /// Whether the node confirms this token. A node that does not answer does not confirm it.
-    Confirmed(FencingToken, bool),
-}
 
 /// Renews a claim, if a majority still has it. Then asks nodes that lack the claim to vote for it again, also if too
 /// few nodes have answered: while the lease is not over, such a node may take the place of a node that is missing or
@@ -41,25 +35,25 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     }
     let mut poll = Poll::new(core, request.tokens, seen);
     let mut asked = poll.ask(request);
-    while asked.has_ready() || poll.is_open(asked.open().len()) {
+    while asked.has_ready() || poll.renewals.is_open(asked.open().len()) {
         let Some((node, reply)) = asked.next().await else { break };
         poll.note(node, reply);
     }
     tracing::debug!(
         target: "lock_redlock", key = %claim.key,
-        renewed = poll.deadlines.len(), lost = poll.lost, "renew"
+        renewals = ?poll.renewals, "renew"
     );
-    if let Some(until) = validity::until(&poll.deadlines, core.quorum.needed()) {
+    if let Some(until) = poll.renewals.until() {
         // If the lease ended before this answer, another client may have held the lock meanwhile.
         if !core.claims.extend(claim, &poll.seen, until, core.clock.now()) {
             return over(core, claim, &poll.seen);
         }
         return poll.renewed(asked, claim, until.0).await;
     }
-    if poll.is_lost() {
+    if poll.renewals.is_lost() {
         return over(core, claim, &poll.seen);
     }
-    Renewal::Unknown(asked.failure("renewed it", poll.deadlines.len()))
+    Renewal::Unknown(asked.failure("renewed it", poll.renewals.deadlines.len()))
 }
 
 /// The lease is over. Releases its last ballots, which are in the way of other claims.
@@ -67,7 +61,7 @@ fn over<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, seen: &View) -> Renew
     let Some(left) = core.claims.lose(claim, seen, core.clock.now()) else {
         return Renewal::Unknown(Error::new(ErrorKind::NotReady, "it is being granted anew"));
     };
-    left.into_iter().for_each(|ballot| drop(Owed::release(core, claim, ballot)));
+    left.into_iter().for_each(|ballot| drop(Owed::new(core, claim, ballot, Duty::Release)));
     Renewal::Lost
 }
 
@@ -75,11 +69,9 @@ fn over<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, seen: &View) -> Renew
 struct Poll<N> {
     core: Arc<Core<N>>,
     seen: View,
-    deadlines: Vec<(usize, Instant)>,
-    /// How many nodes have lost their ballot.
-    lost: usize,
-    /// How many nodes have answered the renewal at all.
-    answered: usize,
+    renewals: Renewals,
+    /// The nodes that still have to answer the renewal.
+    open: NodeSet,
     /// The agreement on the tokens, if any are wanted.
     agreement: Option<Agreement>,
 }
@@ -87,43 +79,36 @@ struct Poll<N> {
 impl<N: QuorumNode> Poll<N> {
     fn new(core: &Arc<Core<N>>, tokens: u32, seen: View) -> Self {
         let wanted = NonZeroU32::new(tokens);
+        let without = core.quorum.nodes() - seen.standing.len();
+        let lost = if seen.held.is_none() { without } else { 0 };
         Self {
             core: Arc::clone(core),
+            renewals: Renewals::new(core.quorum, lost),
+            open: seen.standing,
             seen,
-            deadlines: Vec::new(),
-            lost: 0,
-            answered: 0,
             agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted)),
         }
     }
 
     /// Asks the nodes to renew the standing ballots. A node without a standing ballot has nothing to renew: it votes
     /// soon, if the lease is held then.
-    fn ask(&mut self, request: &Renew) -> Asked<N, Reply> {
+    fn ask(&self, request: &Renew) -> Asked<N, Reply<Renewal>> {
         let mut asked = Asked::new(&self.core, self.core.settings.limit(request.ttl));
-        let all: NodeSet = (0..self.core.quorum.nodes()).collect();
-        let without = all.without(self.seen.standing).len();
-        self.answered = without;
-        if self.seen.held.is_none() {
-            self.lost = without;
-        } else if without > 0 {
+        if self.seen.held.is_some() && self.open.len() < self.core.quorum.nodes() {
             self.core.plant_soon(&request.claim);
         }
         for node in self.seen.standing.iter() {
-            let renewed = Arc::clone(&self.core).renew(self.ballot(node), request.clone());
-            asked.ask(node, async move { Ok(Reply::Renewed(renewed.await?)) });
+            let renewed = Arc::clone(&self.core)
+                .renew(Ballot { node, owner: self.seen.owner }, request.clone());
+            asked.ask(node, renewed.map_ok(Reply::Said));
         }
         asked
-    }
-
-    fn ballot(&self, node: usize) -> Ballot {
-        Ballot { node, owner: self.seen.owner }
     }
 
     /// A majority has renewed the lease.
     async fn renewed(
         mut self,
-        mut asked: Asked<N, Reply>,
+        mut asked: Asked<N, Reply<Renewal>>,
         claim: &Claim,
         valid_until: Instant,
     ) -> Renewal {
@@ -132,66 +117,40 @@ impl<N: QuorumNode> Poll<N> {
         Renewal::Renewed { valid_until, tokens, contention: Contention::Unknown }
     }
 
-    fn note(&mut self, node: usize, reply: Option<Reply>) {
-        let agreement = self.agreement.as_mut();
-        match reply {
-            Some(Reply::Confirmed(token, is_so)) => {
-                if let Some(agreement) = agreement {
-                    if is_so { agreement.confirm(node, token) } else { agreement.refuse(node) }
-                }
-                return;
-            }
-            Some(Reply::Renewed(Renewal::Renewed { valid_until, tokens, .. })) => {
-                self.deadlines.push((node, self.core.dated(node, valid_until)));
+    fn note(&mut self, node: usize, reply: Option<Reply<Renewal>>) {
+        self.open.remove(node);
+        match (reply, self.agreement.as_mut()) {
+            (Some(Reply::Said(Renewal::Renewed { valid_until, tokens, .. })), agreement) => {
+                self.renewals.deadlines.push((node, self.core.dated(node, valid_until)));
                 if let (Some(agreement), Some(tokens)) = (agreement, tokens) {
                     agreement.grant(node, tokens);
                 }
             }
-            Some(Reply::Renewed(Renewal::Lost)) if !self.seen.unheard.contains(node) => {
-                self.lost += 1;
+            (Some(Reply::Said(Renewal::Lost)), _) if !self.seen.unheard.contains(node) => {
+                self.renewals.lost += 1;
             }
-            Some(Reply::Renewed(_)) | None => {}
+            (Some(Reply::Confirmed(token, true)), Some(agreement)) => {
+                agreement.confirm(node, token);
+            }
+            (Some(Reply::Confirmed(_, false)) | None, Some(agreement)) => agreement.refuse(node),
+            _ => {}
         }
-        self.answered += 1;
-    }
-
-    /// Whether a further answer may still decide between a renewal by a majority and a loss.
-    fn is_open(&self, open: usize) -> bool {
-        let (needed, renewed) = (self.core.quorum.needed(), self.deadlines.len());
-        let may_turn_out = renewed + open >= needed || self.is_lost_with(open);
-        renewed < needed && !self.is_lost() && may_turn_out
-    }
-
-    fn is_lost(&self) -> bool {
-        self.is_lost_with(0)
-    }
-
-    /// Whether too few nodes can still have the lease, if this many more nodes have lost it. A node without a ballot of
-    /// a held lease has lost nothing: its vote may yet take the place of another vote. Often a bare majority granted
-    /// the lease a moment ago.
-    fn is_lost_with(&self, more: usize) -> bool {
-        let quorum = self.core.quorum;
-        self.lost + more > quorum.nodes() - quorum.needed()
     }
 
     /// Makes a majority agree on the tokens that its nodes have reserved.
-    async fn agree(&mut self, asked: &mut Asked<N, Reply>, claim: &Claim) -> Option<TokenRange> {
+    async fn agree(
+        &mut self,
+        asked: &mut Asked<N, Reply<Renewal>>,
+        claim: &Claim,
+    ) -> Option<TokenRange> {
         asked.extend();
         loop {
-            let open = self.core.quorum.nodes().saturating_sub(self.answered);
-            match self.agreement.as_mut()?.step(open) {
+            match self.agreement.as_mut()?.step(self.open.len()) {
                 Step::Agreed(tokens, _) => return Some(tokens),
                 Step::Impossible => return None,
                 Step::Wait => {}
                 Step::Confirm(token, nodes) => {
-                    for node in nodes.iter() {
-                        let claim = self.ballot(node).claim(claim);
-                        let confirmed = Arc::clone(&self.core).confirm(node, claim, token);
-                        asked.ask(node, async move {
-                            let is_so = confirmed.await.unwrap_or(false);
-                            Ok(Reply::Confirmed(token, is_so))
-                        });
-                    }
+                    asked.confirm(claim, self.seen.owner, (token, nodes));
                 }
             }
             let (node, reply) = asked.next().await?;

@@ -72,9 +72,7 @@ async fn check_new<N: QuorumNode>(
         return Ok(());
     }
     // If this call is a repetition, some nodes have changed before.
-    let limit = core.settings.patience();
-    let mut asked =
-        core.ask(others.iter(), limit, |core, node| async move { core.meet(node).await });
+    let mut asked = core.ask(others, |core, node| async move { core.meet(node).await });
     let is_member = |standing: &Option<Arc<Standing>>| {
         standing.as_ref().is_some_and(|standing| core.is_member(standing))
     };
@@ -96,13 +94,12 @@ async fn reassign<N: QuorumNode>(
     from: Membership,
     to: Terms,
 ) -> Result<NodeSet, Error> {
-    let limit = core.settings.patience();
-    let mut asked = core.ask(nodes.iter(), limit, |core, node| {
+    let mut asked = core.ask(nodes, |core, node| {
         let (from, to) = (from.clone(), to.clone());
         async move { core.leave(node, &from, &to).await }
     });
     let changed: NodeSet = asked.all().await.into_iter().map(|(node, ())| node).collect();
-    if changed.len() > core.quorum.nodes() - core.quorum.needed() {
+    if changed.len() > core.quorum.spare() {
         return Ok(changed);
     }
     Err(asked.failure("changed their membership", changed.len()))

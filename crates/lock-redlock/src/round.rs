@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures::TryFutureExt;
 use lock_core::{Acquire, Error, FencingToken, Grant, Instant, OwnerTag, OwnerToken};
 use lock_core::{QuorumNode, TokenRange, Vote};
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Reply};
 use crate::ballot::Ballot;
 use crate::claims::Held;
 use crate::inner::Core;
@@ -14,12 +15,6 @@ use crate::quorum::NodeSet;
 use crate::tally::{Answer, Tally, Verdict};
 use crate::tokens::{Agreement, Step};
 use crate::validity;
-
-/// The answer of a node.
-enum Reply {
-    Voted(Vote),
-    Confirmed(FencingToken, bool),
-}
 
 /// The outcome of a round.
 #[derive(Debug)]
@@ -55,7 +50,7 @@ pub(crate) struct Round<N: QuorumNode> {
     request: Arc<Acquire>,
     /// The owner token of the ballots.
     owner: OwnerToken,
-    asked: Asked<N, Reply>,
+    asked: Asked<N, Reply<Vote>>,
     /// The nodes that were asked again: an earlier vote may stand there.
     again: NodeSet,
     tally: Tally,
@@ -93,25 +88,28 @@ impl<N: QuorumNode> Round<N> {
             agreement: Agreement::new(core.quorum, request.tokens),
             known,
             floor: floor_over(known),
-            away: away(core),
+            away: core.away(),
             order,
             grants: vec![None; nodes],
             disagreed: false,
         };
         let later = order.later.map(|(nodes, _)| nodes).unwrap_or_default();
-        let all: NodeSet = (0..nodes).collect();
-        all.without(order.rest).without(later).iter().for_each(|node| round.ask(node));
+        core.quorum
+            .all()
+            .without(order.rest)
+            .without(later)
+            .iter()
+            .for_each(|node| round.ask(node));
         round
     }
 
     /// Begins the next round with the votes of this round: asks the other nodes again, unless they still have to
     /// answer.
     pub(crate) fn again(&mut self) {
-        (self.away, self.floor) = (away(&self.core), floor_over(self.known));
+        (self.away, self.floor) = (self.core.away(), floor_over(self.known));
         self.order = Order::default();
         self.asked.extend();
-        let all: NodeSet = (0..self.core.quorum.nodes()).collect();
-        for node in all.without(self.granted()).iter() {
+        for node in self.core.quorum.all().without(self.granted()).iter() {
             let is_new = self.tally.open().contains(node);
             self.tally.forget(node);
             if !self.asked.open().contains(node) {
@@ -126,7 +124,7 @@ impl<N: QuorumNode> Round<N> {
     fn ask(&mut self, node: usize) {
         let (core, request) = (Arc::clone(&self.core), Arc::clone(&self.request));
         let vote = core.vote(request, Ballot { node, owner: self.owner }, self.floor);
-        self.asked.ask(node, async move { Ok(Reply::Voted(vote.await?)) });
+        self.asked.ask(node, vote.map_ok(Reply::Said));
     }
 
     /// Waits for answers until the outcome is clear. Other answers may then still be under way.
@@ -200,22 +198,22 @@ impl<N: QuorumNode> Round<N> {
         self.asked.failure("voted for it", self.granted().len())
     }
 
-    fn note(&mut self, node: usize, reply: Option<Reply>) {
+    fn note(&mut self, node: usize, reply: Option<Reply<Vote>>) {
         let answer = match reply {
             Some(Reply::Confirmed(token, true)) => return self.agreement.confirm(node, token),
-            Some(Reply::Voted(Vote::Granted(grant))) => {
+            Some(Reply::Said(Vote::Granted(grant))) => {
                 self.agreement.grant(node, grant.tokens);
                 self.grants[node] = Some(grant);
                 Answer::Granted
             }
-            Some(Reply::Voted(Vote::Busy { holder, retry_after })) => {
+            Some(Reply::Said(Vote::Busy { holder, retry_after })) => {
                 // If the holder is this claim, the node is about to release an earlier ballot.
                 let is_mine = holder == Some(self.request.claim.owner.tag());
                 let left = if is_mine { Some(Duration::ZERO) } else { retry_after };
                 let now = self.core.clock.now();
                 Answer::Busy { holder, free_at: left.map(|time| now + time) }
             }
-            Some(Reply::Voted(_)) => {
+            Some(Reply::Said(_)) => {
                 self.asked.say(node, self.core.abstains(node));
                 Answer::Out
             }
@@ -282,12 +280,7 @@ impl<N: QuorumNode> Round<N> {
             Step::Impossible => Some(Outcome::Disagreed),
             Step::Confirm(token, nodes) => {
                 self.asked.extend();
-                for node in nodes.iter() {
-                    let claim = Ballot { node, owner: self.owner }.claim(&self.request.claim);
-                    let confirm = Arc::clone(&self.core).confirm(node, claim, token);
-                    self.asked
-                        .ask(node, async move { Ok(Reply::Confirmed(token, confirm.await?)) });
-                }
+                self.asked.confirm(&self.request.claim, self.owner, (token, nodes));
                 None
             }
         }
@@ -321,10 +314,6 @@ fn floor_over(known: Option<Held>) -> FencingToken {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let time = FencingToken::floor(since_1970.unwrap_or_default());
     known.map_or(time, |known| time.max(known.tokens.last()))
-}
-
-fn away<N: QuorumNode>(core: &Core<N>) -> NodeSet {
-    (0..core.quorum.nodes()).filter(|&node| core.nodes[node].is_away()).collect()
 }
 
 #[cfg(test)]

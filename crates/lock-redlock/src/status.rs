@@ -69,8 +69,7 @@ pub enum Voting {
 /// Asks every node for its status.
 pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus> {
     let nodes = core.quorum.nodes();
-    let mut asked = core
-        .ask(0..nodes, core.settings.patience(), |core, node| async move { core.meet(node).await });
+    let mut asked = core.ask(core.quorum.all(), |core, node| async move { core.meet(node).await });
     let mut standings: Vec<_> = (0..nodes).map(|_| None).collect();
     for (node, standing) in asked.all().await {
         standings[node] = Some(standing);
@@ -107,13 +106,10 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
 /// Vouches for every node.
 pub(crate) async fn init<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error> {
     let nodes = core.quorum.nodes();
-    let limit = core.settings.patience();
-    let mut asked = core.ask(0..nodes, limit, |core, node| core.vouch_now(node));
-    asked.all().await;
-    let said = asked.said();
-    if said.iter().all(Option::is_none) {
+    let mut asked = core.ask(core.quorum.all(), |core, node| core.vouch_now(node));
+    let vouched = asked.all().await.len();
+    if vouched == nodes {
         return Ok(());
     }
-    let vouched = said.iter().filter(|said| said.is_none()).count();
-    Err(core.failure(nodes, "are vouched for", vouched, &said))
+    Err(core.failure(nodes, "are vouched for", vouched, &asked.said()))
 }

@@ -97,7 +97,7 @@ impl Tally {
         let mine = granted + rivals.iter().filter(|(_, holder)| *holder == Some(self.me)).count();
         // Clients of other libraries do not know the rule by which one claim gives way to another.
         let strangers = rivals.iter().filter(|(_, holder)| holder.is_none()).count();
-        if strangers > self.quorum.nodes() - needed {
+        if strangers > self.quorum.spare() {
             return Verdict::Held;
         }
         let mut votes = BTreeMap::new();

@@ -75,7 +75,8 @@ impl Agreement {
         if granted < needed {
             return if granted + open < needed { Step::Impossible } else { Step::Wait };
         }
-        let reachable = |target| self.count(|share| share.tokens.last() <= target) + open >= needed;
+        let below = |target| self.nodes(|share| share.tokens.last() <= target).len();
+        let reachable = |target| below(target) + open >= needed;
         let target = match self.target.filter(|&target| reachable(target)).or(self.highest()) {
             Some(target) => *self.target.insert(target),
             None => return Step::Impossible,
@@ -105,10 +106,6 @@ impl Agreement {
         let first = first.get().max(last.get().saturating_sub(wanted - 1));
         let more = u32::try_from(last.get() - first).unwrap_or(0);
         TokenRange::new(FencingToken::new(first), NonZeroU32::MIN.saturating_add(more))
-    }
-
-    fn count(&self, is_in: impl Fn(&Share) -> bool) -> usize {
-        self.nodes(is_in).len()
     }
 
     fn nodes(&self, is_in: impl Fn(&Share) -> bool) -> NodeSet {

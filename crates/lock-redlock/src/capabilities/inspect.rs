@@ -23,12 +23,12 @@ use crate::quorum::Quorum;
 impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
     async fn inspect(&self, key: &Key) -> Result<Inspection> {
         let core = self.core();
-        let inspections = from_all(core, "inspected it", |core, node| {
+        let mut asked = core.ask(core.quorum.all(), |core, node| {
             let key = key.clone();
             async move { core.call(node, "inspect", |it| it.inspect(&key)).await }
-        })
-        .await?;
-        let nodes: Vec<_> = inspections.into_iter().map(|seen| seen.holders).collect();
+        });
+        let inspections = asked.majority("inspected it").await?;
+        let nodes: Vec<_> = inspections.into_iter().map(|(_, seen)| seen.holders).collect();
         let mut holders = holders(&nodes, core.quorum);
         let holding = holders.len() as u64;
         holders.truncate(Inspection::MAX);
@@ -51,11 +51,12 @@ impl<N: QuorumNode + InspectBackend> InspectBackend for Redlock<N> {
 
     async fn force_release(&self, key: &Key) -> Result<u64> {
         let core = self.core();
-        let mut ended = from_all(core, "released it", |core, node| {
+        let mut asked = core.ask(core.quorum.all(), |core, node| {
             let key = key.clone();
             async move { core.call(node, "force_release", |it| it.force_release(&key)).await }
-        })
-        .await?;
+        });
+        let ended = asked.majority("released it").await?;
+        let mut ended: Vec<_> = ended.into_iter().map(|(_, ended)| ended).collect();
         ended.sort_unstable_by(|a, b| b.cmp(a));
         // A majority has ended at least this many leases.
         Ok(ended.get(core.quorum.needed() - 1).copied().unwrap_or(0))
@@ -72,31 +73,11 @@ pub(crate) async fn introduce<N: QuorumNode>(
     label: &Label,
     keep: Duration,
 ) -> Result<()> {
-    let told = from_all(core, "were told a label", |core, node| {
+    let mut asked = core.ask(core.quorum.all(), |core, node| {
         let label = label.clone();
         async move { core.nodes[node].backend.introduce(client, &label, keep).await }
     });
-    told.await.map(drop)
-}
-
-/// The answers of all nodes that answer in time. Fails if these nodes are no majority.
-async fn from_all<N, T, F>(
-    core: &Arc<Core<N>>,
-    what: &str,
-    request: impl Fn(Arc<Core<N>>, usize) -> F,
-) -> Result<Vec<T>>
-where
-    N: QuorumNode,
-    T: Send + 'static,
-    F: Future<Output = Result<T>> + Send + 'static,
-{
-    let limit = core.settings.patience();
-    let mut asked = core.ask(0..core.quorum.nodes(), limit, request);
-    let answers: Vec<_> = asked.all().await.into_iter().map(|(_, answer)| answer).collect();
-    match answers.len() >= core.quorum.needed() {
-        true => Ok(answers),
-        false => Err(asked.failure(what, answers.len())),
-    }
+    asked.majority("were told a label").await.map(drop)
 }
 
 /// The holders that a majority of nodes knows.

@@ -21,7 +21,7 @@ pub(super) async fn step<N: QuorumNode + InspectBackend>(
     core: &Arc<Core<N>>,
     list: &List,
 ) -> Result<(Vec<Key>, Option<Cursor>)> {
-    let enough = core.quorum.nodes() - core.quorum.needed() + 1;
+    let enough = core.quorum.spare() + 1;
     let mut at = Position::read(list.from.as_ref())?;
     loop {
         if at.node >= core.quorum.nodes() {
@@ -29,13 +29,13 @@ pub(super) async fn step<N: QuorumNode + InspectBackend>(
         }
         let mut asked = list.clone();
         asked.from = at.from.take();
-        let mut round = core.ask([at.node], core.settings.patience(), |core, node| {
+        let mut round = core.ask([at.node].into_iter().collect(), |core, node| {
             let asked = asked.clone();
             async move { core.call(node, "list", |it| it.list(&asked)).await }
         });
         let Some((_, page)) = round.all().await.pop() else {
             at = Position { node: at.node + 1, failed: at.failed + 1, from: None };
-            if at.failed > core.quorum.nodes() - enough {
+            if at.failed >= core.quorum.needed() {
                 return Err(round.failure("listed its locks", 0));
             }
             continue;
@@ -65,14 +65,13 @@ impl Position {
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<usize>().ok();
         let (node, failed) = (number(), number());
         let from = parts.next();
-        let (Some(node), Some(failed), Some(from)) = (node, failed, from) else {
-            return Err(Error::new(ErrorKind::InvalidConfig, "a cursor of another store's list"));
-        };
-        let from = (!from.is_empty()).then(|| Cursor::new(from));
-        if failed > node {
-            return Err(Error::new(ErrorKind::InvalidConfig, "a cursor of another store's list"));
+        match (node, failed, from) {
+            (Some(node), Some(failed), Some(from)) if failed <= node => {
+                let from = (!from.is_empty()).then(|| Cursor::new(from));
+                Ok(Self { node, failed, from })
+            }
+            _ => Err(Error::new(ErrorKind::InvalidConfig, "a cursor of another store's list")),
         }
-        Ok(Self { node, failed, from })
     }
 }
 

@@ -11,16 +11,12 @@ use crate::ballot::Ballot;
 /// The right to ask the nodes for a claim. There is one for each claim at a time.
 #[derive(Debug)]
 pub(crate) struct Asker {
-    claims: Arc<Claims>,
-    claim: Claim,
-    turn: u64,
+    pub(super) claims: Arc<Claims>,
+    pub(super) claim: Claim,
+    pub(super) turn: u64,
 }
 
 impl Asker {
-    pub(super) fn new(claims: Arc<Claims>, claim: Claim, turn: u64) -> Self {
-        Self { claims, claim, turn }
-    }
-
     /// The entry of the claim. `None` if the claim was released.
     fn entry<'a>(&self, state: &'a mut State) -> Option<&'a mut Entry> {
         state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn)

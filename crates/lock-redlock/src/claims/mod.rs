@@ -1,6 +1,5 @@
 //! What all handles of this process know of its claims.
 
-use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::ballot::{Ballot, Spent};
 use crate::guarded::Guarded;
 use crate::quorum::NodeSet;
-use crate::sweep::Sweep;
+use crate::sweep::Swept;
 
 mod asker;
 
@@ -33,8 +32,7 @@ pub(crate) struct Claims {
 
 #[derive(Debug)]
 struct State {
-    entries: HashMap<Claim, Entry>,
-    sweep: Sweep,
+    entries: Swept<Claim, Entry>,
     spent: Spent,
     /// The number of the last turn.
     turns: u64,
@@ -107,8 +105,7 @@ impl View {
 
 impl Claims {
     pub(crate) fn new(nodes: usize, max_ttl: Duration) -> Self {
-        let (entries, sweep) = Default::default();
-        let state = State { entries, sweep, spent: Spent::new(max_ttl), turns: 0 };
+        let state = State { entries: Swept::new(), spent: Spent::new(max_ttl), turns: 0 };
         Self { nodes, max_ttl, state: Guarded::new(state) }
     }
 
@@ -123,7 +120,8 @@ impl Claims {
         }
         entry.asking = Some(Vec::new());
         let (turn, lapsed) = (entry.turn, state.give_up(&request.claim, now));
-        Begun::First(Asker::new(Arc::clone(self), request.claim.clone(), turn), lapsed)
+        let (claims, claim) = (Arc::clone(self), request.claim.clone());
+        Begun::First(Asker { claims, claim, turn }, lapsed)
     }
 
     /// Ends a request that takes too long, as if its caller had dropped it. Returns the ballots to release.
@@ -301,7 +299,7 @@ impl Claims {
         now: Instant,
     ) -> (Option<Held>, Vec<Ballot>) {
         let state = &mut *guard;
-        let is_elsewhere = !state.entries.contains_key(claim) && !state.spent.has(claim);
+        let is_elsewhere = state.entries.get(claim).is_none() && !state.spent.has(claim);
         state.turns += 1;
         let turn = state.turns;
         let entry = self.entry(state, claim, now);
@@ -322,14 +320,12 @@ impl Claims {
 
     /// The entry of a claim. Now and then, forgets claims that are over.
     fn entry<'a>(&self, state: &'a mut State, claim: &Claim, now: Instant) -> &'a mut Entry {
-        if !state.entries.contains_key(claim) {
-            let State { entries, sweep, .. } = state;
-            sweep.run(entries, |entry| entry.asking.is_some() || entry.until > now);
-            state.turns += 1;
-        }
-        let turn = state.turns;
-        let until = now + self.max_ttl;
-        state.entries.entry(claim.clone()).or_insert_with(|| Entry::new(turn, until))
+        let State { entries, turns, .. } = state;
+        let is_over = |entry: &Entry| entry.asking.is_none() && entry.until <= now;
+        entries.entry(claim.clone(), is_over, || {
+            *turns += 1;
+            Entry::new(*turns, now + self.max_ttl)
+        })
     }
 }
 

@@ -75,7 +75,7 @@ fn a_late_vote_is_dead_unless_the_claim_is_asked_for_or_held() {
     for ballot in dead {
         claims.settled(&claim, ballot);
     }
-    assert!(claims.state.lock().entries.is_empty());
+    assert_eq!(claims.state.lock().entries.len(), 0);
 }
 
 #[test]
@@ -124,6 +124,51 @@ fn a_request_that_takes_too_long_is_as_if_it_were_dropped() {
     drop(asker);
     let _again = begin(&claims, &claim, NOW);
     assert!(claims.overtake(&claim, NOW).is_empty() && claims.held(&claim, NOW).is_some());
+}
+
+/// Counts how often the task is woken.
+#[derive(Default)]
+struct Counts(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// An earlier design woke all waiters for each release.
+#[test]
+fn a_release_wakes_only_the_requests_that_wait_for_its_claim() {
+    const MANY: usize = 1_000;
+    let claims = claims();
+    let many: Vec<_> = (0..MANY).map(|_| claim()).collect();
+    let askers: Vec<_> = many.iter().map(|claim| begin(&claims, claim, NOW)).collect();
+    let woken: Vec<_> = many.iter().map(|_| Arc::<Counts>::default()).collect();
+    let mut waiting: Vec<_> = many.iter().map(|claim| joined(&claims, claim)).collect();
+    for (waiting, woken) in waiting.iter_mut().zip(&woken) {
+        let waker = Arc::clone(woken).into();
+        let context = &mut std::task::Context::from_waker(&waker);
+        assert!(std::pin::Pin::new(waiting).poll(context).is_pending());
+    }
+    let of = |of: [usize; 2]| -> Vec<_> {
+        let counts = woken.iter().map(|it| it.0.load(std::sync::atomic::Ordering::SeqCst));
+        counts.enumerate().filter(|(number, count)| of.contains(number) || *count > 0).collect()
+    };
+
+    // A claim that no other request waits for is granted, renewed and released.
+    let one = claim();
+    let asker = begin(&claims, &one, NOW);
+    let ballots = ask(&claims, &asker, &one, NOW);
+    asker.win(ballots[0].owner, held(after(5)), NOW).unwrap();
+    drop(asker);
+    assert!(claims.extend(&one, &claims.view(&one), (after(8), NodeSet::default()), NOW));
+    claims.end(&one, NOW);
+    assert_eq!(of([7, 9]), [(7, 0), (9, 0)]);
+
+    claims.end(&many[7], NOW);
+    assert_eq!(of([7, 9]), [(7, 1), (9, 0)]);
+    askers[9].end(&request(&many[9]), &Ok(AcquireOutcome::Busy { retry_after: None }));
+    assert_eq!(of([7, 9]), [(7, 1), (9, 1)]);
 }
 
 /// Whether the claims are unlocked when the waker runs.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, AcquireOutcome, Backend, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, InspectBackend, Ttl};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::sleep;
 
@@ -228,6 +228,39 @@ async fn a_request_among_ever_new_rivals_ends_soon() {
         // A second, and the last round with its releases.
         let took = began.elapsed();
         assert!(took <= Duration::from_secs(1) + 3 * trip, "{took:?}");
+    }
+    rivals.abort();
+}
+
+/// Each round finds other rivals, and no time ends the request.
+#[tokio::test(start_paused = true)]
+async fn a_request_has_few_rounds_however_long_votes_stay_split() {
+    const ROUNDS: u64 = 8;
+    let cluster = Cluster::of(3).await;
+    let rivals = cluster.stores[..2].to_vec();
+    let rivals = tokio::spawn(async move {
+        loop {
+            for store in &rivals {
+                store.force_release(&claim("a").key).await.unwrap();
+                let attempt = store.try_acquire(&Acquire::new(claim("a"), TTL)).await;
+                assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    for _ in 0..20 {
+        // A new client does not know how near the nodes are, so each round asks all nodes.
+        let builder = cluster.builder().node_timeout(Duration::from_secs(60));
+        let quorum = builder.build().await.unwrap();
+        let trip = Duration::from_millis(10);
+        quorum.nodes().for_each(|(_, node)| node.faults().delay_requests(trip));
+        let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await;
+        assert!(matches!(attempt, Ok(AcquireOutcome::Busy { .. })), "{attempt:?}");
+        let stats: Vec<_> = quorum.nodes().map(|(_, node)| node.stats()).collect();
+        let votes: Vec<_> = stats.iter().map(|stats| stats.votes).collect();
+        // A favourite keeps the vote of the last node, and asks the nodes of its rivals again.
+        assert_eq!(votes[..2], [ROUNDS; 2]);
+        assert!(votes[2] <= ROUNDS && stats[2].releases <= ROUNDS, "{stats:?}");
     }
     rivals.abort();
 }

@@ -44,6 +44,13 @@ fn the_clock_of_a_node_that_is_quarantined_must_not_be_set() {
     goes_wrong(faults, Flaw::SetsClocks, Wrong::Exclusion);
 }
 
+/// The clock of a node may run fast, but only within the drift.
+#[test]
+fn the_clock_of_a_node_must_not_end_a_quarantine_before_the_leases_are_over() {
+    let faults = Faults { passing: true, rates: true, ..FORGETTING };
+    goes_wrong(faults, Flaw::EndsEarly, Wrong::KeptOut);
+}
+
 #[test]
 fn each_node_must_know_its_quorum() {
     goes_wrong(Faults { replacing: true, ..STALLS }, Flaw::IgnoresMembers, Wrong::Exclusion);

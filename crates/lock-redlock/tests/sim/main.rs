@@ -181,6 +181,7 @@ fn clocks_of_nodes_may_run_fast_or_slowly_within_the_drift() {
 fn clients_that_do_not_stay_get_locks_again_after_nodes_have_forgotten() {
     goes_well(Faults { passing: true, ..FORGETTING });
     goes_well(Faults { passing: true, rates: true, ..RESTARTS });
+    goes_well(Faults { passing: true, rates: true, ..FORGETTING });
 }
 
 #[test]

@@ -134,11 +134,29 @@ impl SimNode {
         }
     }
 
-    /// How long a lease of this length lives on a node, by the clock of clients.
+    /// The terms as the node hears them, so that its clock ends a quarantine at its own rate.
+    fn paced(&self, terms: &Terms) -> Terms {
+        let passes = match self.flaw() {
+            // A quarantine lasts for twice this time.
+            Flaw::EndsEarly => self.passes(terms.max_ttl) * 3 / 8,
+            _ => self.passes(terms.max_ttl),
+        };
+        Terms::new(terms.membership.clone(), Ttl::new(passes).unwrap()).ending(terms.ending)
+    }
+
+    /// The standing as the client hears it. All clients have one longest lease.
+    fn unpaced(&self, mut standing: Standing) -> Standing {
+        standing.max_ttl = standing.max_ttl.map(|_| self.world.plan.max_ttl);
+        standing
+    }
+
+    /// How long a time on the clock of the node takes, by the clock of clients.
     fn passes(&self, ttl: Ttl) -> Duration {
         let rate = self.world.plan.rates[self.node];
         let micros = i64::try_from(ttl.duration().as_micros()).unwrap();
-        Duration::from_micros((micros - micros * rate / 1000).try_into().unwrap())
+        let passes = Duration::from_micros((micros - micros * rate / 1000).try_into().unwrap());
+        // A node gives no shorter lease.
+        passes.max(Ttl::MIN.duration())
     }
 
     /// Dates a lease from when its request was sent, and not from when it arrived.
@@ -292,9 +310,9 @@ impl QuorumNode for SimNode {
 
     async fn standing(&self, terms: &Terms) -> Result<Standing> {
         let members = terms.membership.clone();
-        let terms = terms.clone();
+        let terms = self.paced(terms);
         let look = move |store: &MemoryBackend| at_once(store.standing(&terms));
-        let mut standing = self.ask("say who it is", look).await?.answer?;
+        let mut standing = self.unpaced(self.ask("say who it is", look).await?.answer?);
         if matches!(self.flaw(), Flaw::HalfIsEnough | Flaw::IgnoresMembers) {
             standing.membership = members;
         }
@@ -309,20 +327,21 @@ impl QuorumNode for SimNode {
 
     async fn vouch(&self, quarantine: &Quarantine, max_ttl: Ttl) -> Result<bool> {
         let quarantine = quarantine.clone();
+        let max_ttl = Ttl::new(self.passes(max_ttl)).unwrap();
         let vouch = move |store: &MemoryBackend| at_once(store.vouch(&quarantine, max_ttl));
         self.ask("vote again", vouch).await?.answer
     }
 
     async fn reassign(&self, from: &Membership, terms: &Terms) -> Result<Standing> {
-        let (from, terms) = (from.clone(), terms.clone());
+        let (from, terms) = (from.clone(), self.paced(terms));
         let reassign = move |store: &MemoryBackend| at_once(store.reassign(&from, &terms));
-        self.ask("change members", reassign).await?.answer
+        Ok(self.unpaced(self.ask("change members", reassign).await?.answer?))
     }
 
     async fn admit(&self, terms: &Terms) -> Result<Standing> {
-        let terms = terms.clone();
+        let terms = self.paced(terms);
         let admit = move |store: &MemoryBackend| at_once(store.admit(&terms));
-        self.ask("begin anew", admit).await?.answer
+        Ok(self.unpaced(self.ask("begin anew", admit).await?.answer?))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Faults {
     pub(crate) upgradable: bool,
     /// Releases arrive once more, after later requests.
     pub(crate) echoes: bool,
-    /// Clocks of nodes run faster or slower than those of clients, within the drift.
+    /// Clocks of nodes run faster or slower than those of clients, within the drift. They end leases and quarantines.
     pub(crate) rates: bool,
     /// No client stays: each asks once, or holds one lease, and goes.
     pub(crate) passing: bool,
@@ -82,6 +82,8 @@ pub(crate) enum Flaw {
     CountsAnew,
     /// The clocks of nodes are set forward while the nodes are quarantined.
     SetsClocks,
+    /// The clocks of nodes end each quarantine after three quarters of the longest lease.
+    EndsEarly,
     /// Nodes do not record of which quorum they are members.
     IgnoresMembers,
     /// Nodes say that they have stored a value, and do not store it.

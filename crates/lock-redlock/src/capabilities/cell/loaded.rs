@@ -18,7 +18,7 @@ impl Loaded {
         let Some(token) = self.latest() else { return true };
         let [(value, count)] = *self.values(token) else { return false };
         let ((held, free), needed) = (self.holding(token), self.quorum.needed());
-        let is_free = free > self.quorum.nodes() - needed;
+        let is_free = free > self.quorum.spare();
         self.is_settled(count) && (value == ERASED || held >= needed || is_free)
     }
 

@@ -19,7 +19,7 @@ pub(super) async fn from<N: QuorumNode + CellBackend>(
     key: &Key,
     nodes: NodeSet,
 ) -> Result<Loaded> {
-    let mut asked = core.ask(nodes.iter(), core.settings.patience(), |core, node| {
+    let mut asked = core.ask(nodes, |core, node| {
         let key = key.clone();
         async move { load(&core, node, &key).await }
     });
@@ -51,9 +51,8 @@ pub(super) async fn from_others<N: QuorumNode + CellBackend>(
     known: NodeSet,
     mut loaded: Loaded,
 ) -> Result<Option<Cell>> {
-    let all: NodeSet = (0..core.quorum.nodes()).collect();
     let owner = core.claims.owner(claim);
-    let mut asked = core.ask(all.without(known).iter(), core.settings.patience(), |core, node| {
+    let mut asked = core.ask(core.quorum.all().without(known), |core, node| {
         let claim = claim.clone();
         async move { vote_first(core, &claim, Ballot { node, owner }).await }
     });

@@ -46,7 +46,7 @@ use crate::Redlock;
 impl<N: QuorumNode + CellBackend> CellBackend for Redlock<N> {
     async fn load(&self, key: &Key) -> Result<Option<Cell>> {
         let core = self.core();
-        let loaded = loading::from(core, key, (0..core.quorum.nodes()).collect()).await?;
+        let loaded = loading::from(core, key, core.quorum.all()).await?;
         Ok(loaded.likeliest()?.and_then(|latest| match decode(&latest) {
             None if !loaded.may_be_settled(latest.token) => loaded.before(latest.token),
             seen => seen,

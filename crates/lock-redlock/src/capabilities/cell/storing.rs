@@ -13,14 +13,15 @@ use super::kept::ERASED;
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::ballot::Ballot;
+use crate::counts::{Fate, Writes};
 use crate::inner::Core;
-use crate::quorum::{NodeSet, Quorum};
+use crate::quorum::NodeSet;
 
 /// How long a write waits at least for the other nodes after a majority has written the value. If nodes of the majority
 /// lose their data later, the other nodes have the value.
 const REST: Duration = Duration::from_millis(20);
 
-/// How often a write asks a node in a row whose vote a contender has, and how long after a refusal.
+/// How often a write asks a node in a row for its vote, and how long after a refusal.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -37,10 +38,7 @@ pub(super) struct Write {
 /// The answer of a node.
 enum Answer {
     Stored(Stored),
-    /// A contender has the vote of the node, for a moment perhaps, so the node has not written. It may be asked so many
-    /// times more.
-    Busy(u32),
-    /// The node has not voted for the lease for another reason, so it has not written.
+    /// The node has not voted for the lease, so it has not written.
     NoVote(Error),
 }
 
@@ -62,9 +60,9 @@ impl Write {
         let owner = core.claims.owner(&self.claim);
         let write = Arc::new(self);
         let mut asked = write.ask(core, owner, absent);
-        let (mut writes, mut end) = (Writes::new(core.quorum), None);
-        while asked.has_ready() || write.is_open(&writes, asked.open(), absent) {
-            if end.is_none() && write.is_written(&writes) {
+        let (mut writes, mut end) = (Writes::new(core.quorum, write.needs_all(), absent), None);
+        while asked.has_ready() || writes.is_open(asked.open()) {
+            if end.is_none() && writes.is_enough() {
                 end = Some(write.end(core, rest));
             }
             let answer = match end {
@@ -72,16 +70,12 @@ impl Write {
                 None => asked.next().await,
             };
             match answer {
-                Some((node, Some(Answer::Busy(tries)))) if tries > 0 => {
-                    let ballot = Ballot { node, owner };
-                    asked.ask(node, Arc::clone(&write).once_more(Arc::clone(core), ballot, tries));
-                }
-                Some((node, answer)) => writes.note(&mut asked, node, answer),
+                Some((node, answer)) => note(&mut writes, &mut asked, node, answer),
                 None => break,
             }
         }
         write.is_over.store(true, Ordering::Relaxed);
-        let outcome = writes.outcome(&asked);
+        let outcome = outcome(&writes, &asked);
         asked.finish();
         outcome
     }
@@ -97,13 +91,13 @@ impl Write {
         N: QuorumNode + CellBackend,
     {
         let lacking = core.claims.lacking(&self.claim, core.clock.now());
-        core.ask(0..core.quorum.nodes(), core.settings.patience(), |core, node| {
+        core.ask(core.quorum.all(), |core, node| {
             let ballot = Ballot { node, owner };
             let votes = lacking.contains(&ballot) && !absent.contains(node);
             let write = Arc::clone(self);
             async move {
                 if votes {
-                    write.vote_first(core, ballot, TRIES).await
+                    write.vote_first(core, ballot).await
                 } else {
                     write.send(&core, ballot).await
                 }
@@ -111,36 +105,23 @@ impl Write {
         })
     }
 
-    /// Asks a node again whose vote a contender had.
-    async fn once_more<N>(
-        self: Arc<Self>,
-        core: Arc<Core<N>>,
-        ballot: Ballot,
-        tries: u32,
-    ) -> Result<Answer>
+    /// The node votes for the lease. If the write has not ended by then, the node writes. A contender may have the vote
+    /// for a moment, so the write asks several times.
+    async fn vote_first<N>(&self, core: Arc<Core<N>>, ballot: Ballot) -> Result<Answer>
     where
         N: QuorumNode + CellBackend,
     {
-        pause(&core.background, core.clock, PAUSE).await;
-        self.vote_first(core, ballot, tries).await
-    }
-
-    /// The node votes for the lease. If the write has not ended by then, the node writes.
-    async fn vote_first<N>(&self, core: Arc<Core<N>>, ballot: Ballot, tries: u32) -> Result<Answer>
-    where
-        N: QuorumNode + CellBackend,
-    {
-        let Some((request, floor)) = core.rest(&self.claim, ballot) else {
-            return Ok(Answer::Stored(Stored::NotHeld));
-        };
-        match Arc::clone(&core).vote(request, ballot, floor).await {
-            Ok(Vote::Granted(_)) if !self.is_over.load(Ordering::Relaxed) => {
-                self.send(&core, ballot).await
+        for _ in 0..TRIES {
+            let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
+            match Arc::clone(&core).vote(request, ballot, floor).await {
+                Err(error) => return Ok(Answer::NoVote(error)),
+                _ if self.is_over.load(Ordering::Relaxed) => break,
+                Ok(Vote::Granted(_)) => return self.send(&core, ballot).await,
+                Ok(Vote::Busy { .. }) => pause(&core.background, core.clock, PAUSE).await,
+                Ok(_) => break,
             }
-            Ok(Vote::Busy { .. }) => Ok(Answer::Busy(tries - 1)),
-            Ok(_) => Ok(Answer::Stored(Stored::NotHeld)),
-            Err(error) => Ok(Answer::NoVote(error)),
         }
+        Ok(Answer::Stored(Stored::NotHeld))
     }
 
     /// Sends the value to a node, which may have this ballot.
@@ -164,17 +145,6 @@ impl Write {
     fn needs_all(&self) -> bool {
         self.value.as_deref().is_none_or(|value| value == ERASED)
     }
-
-    /// Whether the write is a success without further answers.
-    fn is_written(&self, writes: &Writes) -> bool {
-        writes.has_majority() && !self.needs_all()
-    }
-
-    /// Whether to wait for the nodes that still have to answer.
-    fn is_open(&self, writes: &Writes, open: NodeSet, absent: NodeSet) -> bool {
-        let awaited = if self.is_written(writes) { open.without(absent) } else { open };
-        !awaited.is_empty() && (self.needs_all() || !writes.is_lost(open.len()))
-    }
 }
 
 /// The nodes that a write does not wait for once a majority has written: those that take no part, do not answer, or are
@@ -189,62 +159,32 @@ fn absent<N: QuorumNode>(core: &Core<N>, rest: Duration) -> NodeSet {
     (0..core.nodes.len()).filter(|&node| is_slow(node) || is_out(node)).collect()
 }
 
-/// The answers of the nodes.
-#[derive(Debug)]
-struct Writes {
-    quorum: Quorum,
-    written: usize,
-    refused: usize,
-    /// The nodes that may have written the value.
-    unclear: usize,
+/// Counts the answer of a node.
+fn note<N: QuorumNode>(
+    writes: &mut Writes,
+    asked: &mut Asked<N, Answer>,
+    node: usize,
+    answer: Option<Answer>,
+) {
+    match answer {
+        Some(Answer::Stored(Stored::Written)) => writes.written += 1,
+        Some(Answer::Stored(_)) => writes.refused += 1,
+        Some(Answer::NoVote(error)) => {
+            writes.refused += 1;
+            asked.say(node, error);
+        }
+        None if asked.error_of(node).is_none_or(Error::is_retryable) => writes.unclear += 1,
+        None => {}
+    }
 }
 
-impl Writes {
-    fn new(quorum: Quorum) -> Self {
-        Self { quorum, written: 0, refused: 0, unclear: 0 }
-    }
-
-    fn note<N: QuorumNode>(
-        &mut self,
-        asked: &mut Asked<N, Answer>,
-        node: usize,
-        answer: Option<Answer>,
-    ) {
-        match answer {
-            Some(Answer::Stored(Stored::Written)) => self.written += 1,
-            Some(Answer::Stored(_) | Answer::Busy(_)) => self.refused += 1,
-            Some(Answer::NoVote(error)) => {
-                self.refused += 1;
-                asked.say(node, error);
-            }
-            None => {
-                let may_have_it = asked.error_of(node).is_none_or(Error::is_retryable);
-                self.unclear += usize::from(may_have_it);
-            }
-        }
-    }
-
-    fn has_majority(&self) -> bool {
-        self.written >= self.quorum.needed()
-    }
-
-    /// Whether the value will not be on a majority, but may be on some nodes, if `open` nodes still have to answer.
-    ///
-    /// A later holder may find a value that one node has. So a value counts as not written only if all nodes have
-    /// refused it.
-    fn is_lost(&self, open: usize) -> bool {
-        self.written + open < self.quorum.needed() && self.written + self.unclear > 0
-    }
-
-    fn outcome<N: QuorumNode>(&self, asked: &Asked<N, Answer>) -> Result<(usize, Stored)> {
-        let Self { quorum, written, refused, unclear } = *self;
-        let may_be_there = written + unclear + asked.open().len() > 0;
-        match () {
-            () if self.has_majority() => Ok((written, Stored::Written)),
-            () if refused == quorum.nodes() => Ok((written, Stored::NotHeld)),
-            () if may_be_there => Err(in_doubt(asked.failure("stored it", written))),
-            () => Err(asked.failure("stored it", 0)),
-        }
+fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Answer>) -> Result<(usize, Stored)> {
+    let failure = || asked.failure("stored it", writes.written);
+    match writes.fate(asked.open().len()) {
+        Fate::Written => Ok((writes.written, Stored::Written)),
+        Fate::Refused => Ok((0, Stored::NotHeld)),
+        Fate::InDoubt => Err(in_doubt(failure())),
+        Fate::Failed => Err(failure()),
     }
 }
 
