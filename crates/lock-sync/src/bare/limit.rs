@@ -47,7 +47,7 @@ impl Limit {
     }
 
     /// Rings when the limit is reached, and never without a limit. The driver must have been started.
-    pub(crate) fn bell(self, lock: &BareLock) -> Alarm {
+    pub(crate) fn alarm(self, lock: &BareLock) -> Alarm {
         self.left(lock).map_or(Alarm::silent(), |left| lock.alarm(left))
     }
 

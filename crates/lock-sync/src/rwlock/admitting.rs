@@ -25,7 +25,7 @@ pub(super) struct Admitting {
 struct Queued {
     permit: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>,
     limit: Limit,
-    bell: Alarm,
+    alarm: Alarm,
 }
 
 impl Admitting {
@@ -59,8 +59,8 @@ impl Admitting {
             let wait = queued.limit.wait(&self.core.lock);
             return Poll::Ready(Ok((self.locking(wait), permit)));
         }
-        ready!(Pin::new(&mut queued.bell).poll(context));
-        // The bell rang because the limit is reached, or because the driver has ended.
+        ready!(Pin::new(&mut queued.alarm).poll(context));
+        // The alarm rang because the limit is reached, or because the driver has ended.
         self.core.lock.start().map_err(Denial::Failed)?;
         Poll::Ready(Err(Denial::Timeout(None)))
     }
@@ -84,6 +84,6 @@ impl Queued {
         }
         let limit = Limit::of(wait, &core.lock);
         let permit = Box::pin(Arc::clone(&quota.0).acquire_owned());
-        Ok(Self { permit, limit, bell: limit.bell(&core.lock) })
+        Ok(Self { permit, limit, alarm: limit.alarm(&core.lock) })
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Watcher {
     interval: Duration,
     hints: Hints,
     /// Rings when it is time to load the value without a hint, or to set the watch up again.
-    bell: Option<Alarm>,
+    alarm: Option<Alarm>,
     backoff: Backoff,
 }
 
@@ -44,7 +44,7 @@ impl Watcher {
             bare: bare.clone(),
             interval,
             hints: Hints::Wanted,
-            bell: None,
+            alarm: None,
             backoff: Backoff::new(AGAIN, interval),
         }
     }
@@ -61,7 +61,7 @@ impl Watcher {
                 Hints::Heard(_) | Hints::Lacking => self.interval,
                 Hints::Broken(pause) => *pause,
             };
-            let bell = self.bell.get_or_insert_with(|| self.bare.alarm(pause));
+            let alarm = self.alarm.get_or_insert_with(|| self.bare.alarm(pause));
             tokio::select! {
                 hint = next_hint(&mut self.hints) => match hint {
                     // Neither of these hints says anything about the value.
@@ -72,8 +72,8 @@ impl Watcher {
                     }
                     None => self.break_off(),
                 },
-                () = bell => {
-                    self.bell = None;
+                () = alarm => {
+                    self.alarm = None;
                     match self.hints {
                         Hints::Broken(_) => self.hints = Hints::Wanted,
                         _ => return,
@@ -93,7 +93,7 @@ impl Watcher {
 
     fn break_off(&mut self) {
         self.hints = Hints::Broken(self.backoff.fail());
-        self.bell = None;
+        self.alarm = None;
     }
 }
 

@@ -28,11 +28,11 @@ pub(super) struct Search {
 #[allow(clippy::large_enum_variant, reason = "one of them takes all the time that there is")]
 enum State {
     New,
-    /// The search, after this number of other slots, with the bell that rings at the limit.
+    /// The search, after this number of other slots, with the alarm that rings at the limit.
     Trying {
         tried: usize,
         place: Place,
-        bell: Alarm,
+        alarm: Alarm,
     },
     Waiting(Lines),
     Done,
@@ -80,19 +80,19 @@ impl Search {
                         return Poll::Ready(Err(Denial::Failed(error)));
                     }
                 }
-                State::Trying { tried, place: (slot, trying), bell } => {
+                State::Trying { tried, place: (slot, trying), alarm } => {
                     match trying.poll(context) {
                         Poll::Ready(Ok(hold)) => return Poll::Ready(Ok((*slot, hold))),
                         Poll::Ready(Err(denial)) => {
                             let tried = *tried + 1;
-                            let bell = std::mem::replace(bell, Alarm::silent());
-                            if let Some(denial) = self.go_on(tried, denial, bell) {
+                            let alarm = std::mem::replace(alarm, Alarm::silent());
+                            if let Some(denial) = self.go_on(tried, denial, alarm) {
                                 return Poll::Ready(Err(denial));
                             }
                         }
                         Poll::Pending => {
                             // If the driver has ended, the answer says so.
-                            ready!(Pin::new(bell).poll(context));
+                            ready!(Pin::new(alarm).poll(context));
                             return Poll::Ready(Err(unanswered()));
                         }
                     }
@@ -107,15 +107,15 @@ impl Search {
         let any = &self.slots[0];
         any.start()?;
         self.limit = Limit::of(self.wait, any);
-        let bell = self.limit.bell(any);
-        self.attempt(0, bell);
+        let alarm = self.limit.alarm(any);
+        self.attempt(0, alarm);
         Ok(())
     }
 
     /// Goes on after a slot that was not free, or returns why the wait is over.
-    fn go_on(&mut self, tried: usize, denial: Denial, bell: Alarm) -> Option<Denial> {
+    fn go_on(&mut self, tried: usize, denial: Denial, alarm: Alarm) -> Option<Denial> {
         match denial {
-            Denial::WouldBlock if tried < self.slots.len() => self.attempt(tried, bell),
+            Denial::WouldBlock if tried < self.slots.len() => self.attempt(tried, alarm),
             Denial::WouldBlock if !matches!(self.wait, Wait::Try) => self.stand_in_line(),
             // If the store is silent, a request for each further slot would take its full time. So
             // the wait for all slots at once begins, which tolerates a silent store.
@@ -127,9 +127,9 @@ impl Search {
         None
     }
 
-    fn attempt(&mut self, tried: usize, bell: Alarm) {
+    fn attempt(&mut self, tried: usize, alarm: Alarm) {
         let place = self.place(tried, Wait::Try);
-        self.state = State::Trying { tried, place, bell };
+        self.state = State::Trying { tried, place, alarm };
     }
 
     fn stand_in_line(&mut self) {

@@ -47,7 +47,7 @@ pub(super) struct Climbing {
 enum State {
     Refused(Error),
     New,
-    /// With the bell that rings at the limit.
+    /// With the alarm that rings at the limit.
     AtOnce(Gathering, Alarm),
     InOrder(Rungs),
     Done,
@@ -104,7 +104,7 @@ impl Climbing {
                         return Poll::Ready(Err(denial));
                     }
                 }
-                State::AtOnce(gathering, bell) => match gathering.poll(context) {
+                State::AtOnce(gathering, alarm) => match gathering.poll(context) {
                     Poll::Ready(Ok(holds)) => return Poll::Ready(Ok(holds)),
                     Poll::Ready(Err(denial)) => {
                         let again = gathering.is_unable() || !matches!(self.wait, Wait::Try);
@@ -115,7 +115,7 @@ impl Climbing {
                     }
                     Poll::Pending => {
                         // If the driver has ended, the answer says so.
-                        ready!(Pin::new(bell).poll(context));
+                        ready!(Pin::new(alarm).poll(context));
                         return Poll::Ready(Err(unanswered()));
                     }
                 },
@@ -141,7 +141,7 @@ impl Climbing {
         }
         match BareLock::gather(&self.locks) {
             Ok(gathering) => {
-                self.state = State::AtOnce(gathering, self.limit.bell(&self.locks[0]));
+                self.state = State::AtOnce(gathering, self.limit.alarm(&self.locks[0]));
             }
             Err(Denial::WouldBlock) if !matches!(self.wait, Wait::Try) => self.climb_anew(),
             Err(denial) => return Err(denial),
