@@ -11,13 +11,13 @@ use crate::actor::Owed;
 use crate::agenda::Duty;
 use crate::asked::Asked;
 use crate::background::{pause, within};
-use crate::backoff::Rounds;
 use crate::ballot::Ballot;
 use crate::claims::{Asker, Begun};
 use crate::first;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::round::{Order, Outcome, Round};
+use crate::rounds::Rounds;
 
 /// The shortest time that the nodes of a majority have before the request also asks other nodes.
 const SHORTEST: Duration = Duration::from_millis(1);
