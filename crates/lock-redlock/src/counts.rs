@@ -70,11 +70,11 @@ impl Releases {
     ) -> Self {
         let mut left = vec![0; quorum.nodes()];
         ballots.into_iter().for_each(|node| left[node] += 1);
-        let is_unreachable = |node: &usize| match left[*node] {
-            0 => away.contains(*node),
-            _ => unheard.contains(*node),
+        let is_reachable = |node: &usize| match left[*node] {
+            0 => !away.contains(*node),
+            _ => !unheard.contains(*node),
         };
-        let reachable = quorum.all().without(quorum.all().iter().filter(is_unreachable).collect());
+        let reachable = quorum.all().iter().filter(is_reachable).collect();
         Self { quorum, left, reachable, freed: 0, told: 0, was_valid }
     }
 

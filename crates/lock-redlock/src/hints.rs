@@ -71,7 +71,7 @@ impl Merger {
     /// Whether the client hears every release, because each majority has a node that the client
     /// hears.
     pub(crate) fn is_sure(&self) -> bool {
-        self.listening.len() >= self.quorum.needed()
+        self.quorum.is_met_by(self.listening.len())
     }
 
     /// A node gave a hint.
@@ -94,7 +94,7 @@ impl Merger {
             Some((before, _)) if strength(before) >= strength(&hint) => before.clone(),
             _ => hint,
         };
-        if self.heard.len() >= self.quorum.needed() {
+        if self.quorum.is_met_by(self.heard.len()) {
             return Some(self.pass(strongest, now));
         }
         if let Some(patience) = self.patience() {
@@ -126,7 +126,7 @@ impl Merger {
     fn patience(&self) -> Option<Duration> {
         let deaf = self.quorum.nodes() - self.listening.len();
         let maybe = self.heard.len() + self.doubted.without(self.heard).len() + deaf;
-        match maybe >= self.quorum.needed() {
+        match self.quorum.is_met_by(maybe) {
             true => Some(SHORT),
             false => (!self.heard.is_empty()).then_some(LONG),
         }

@@ -92,7 +92,7 @@ impl<N: QuorumNode> Core<N> {
     /// The terms for the next look at a node. No quarantine ends while too few nodes are known to be members,
     /// because a node must not vote before it has replaced its predecessor.
     fn terms(&self) -> Terms {
-        let is_one_quorum = self.register.members() >= self.quorum.needed();
+        let is_one_quorum = self.quorum.is_met_by(self.register.members());
         let puts_off = self.terms.ending == Ending::ByClock && !is_one_quorum;
         let ending = if puts_off { Ending::Later } else { self.terms.ending };
         self.terms.clone().ending(ending)

@@ -24,7 +24,7 @@ pub(crate) async fn replace<N: QuorumNode>(
     let former = Membership::of(names.map(|name| if name == new { old } else { name }));
     let ours = core.terms.clone();
     let vacant = Terms::new(Membership::none(), ours.max_ttl).ending(ours.ending);
-    let others: NodeSet = (0..core.quorum.nodes()).filter(|&other| other != node).collect();
+    let others: NodeSet = core.quorum.all().without([node].into_iter().collect());
     check_new(core, node, others).await?;
 
     // From now on no client of the former quorum gets the votes of a majority.

@@ -94,12 +94,8 @@ impl<N: QuorumNode> Round<N> {
             disagreed: false,
         };
         let later = order.later.map(|(nodes, _)| nodes).unwrap_or_default();
-        core.quorum
-            .all()
-            .without(order.rest)
-            .without(later)
-            .iter()
-            .for_each(|node| round.ask(node));
+        let first = core.quorum.all().without(order.rest).without(later);
+        first.iter().for_each(|node| round.ask(node));
         round
     }
 

@@ -71,7 +71,7 @@ impl<N: QuorumNode> Watching<N> {
                     heard => heard,
                 }
             });
-            let is_possible = core.quorum.nodes() - lost >= core.quorum.needed();
+            let is_possible = lost <= core.quorum.spare();
             match if is_possible { event.await } else { None } {
                 Some((node, heard)) => drop(self.note(node, heard)),
                 None => return Err(self.failure(limit)),

@@ -17,9 +17,9 @@ impl Loaded {
     pub(super) fn is_decided(&self) -> bool {
         let Some(token) = self.latest() else { return true };
         let [(value, count)] = *self.values(token) else { return false };
-        let ((held, free), needed) = (self.holding(token), self.quorum.needed());
+        let (held, free) = self.holding(token);
         let is_free = free > self.quorum.spare();
-        self.is_settled(count) && (value == ERASED || held >= needed || is_free)
+        self.is_settled(count) && (value == ERASED || self.quorum.is_met_by(held) || is_free)
     }
 
     /// The latest value in the form in which the nodes keep it, as far as these nodes can tell.
@@ -28,7 +28,7 @@ impl Loaded {
         let unknown = self.quorum.nodes() - self.cells.len();
         let values = self.values(token);
         let may_be_stored =
-            |count: usize| values.len() == 1 || count + unknown >= self.quorum.needed();
+            |count: usize| values.len() == 1 || self.quorum.is_met_by(count + unknown);
         let mut likely = values.iter().filter(|(_, count)| may_be_stored(*count));
         let (value, count) = match (likely.next(), likely.next()) {
             (Some(&only), None) => only,
@@ -40,7 +40,7 @@ impl Loaded {
             }
         };
         let (held, free) = self.holding(token);
-        let held = held > 0 && self.quorum.nodes() - free >= self.quorum.needed();
+        let held = held > 0 && free <= self.quorum.spare();
         let latest = Cell::new(value.to_vec(), token, held);
         let settled = self.is_settled(count);
         Ok(Some(if settled { latest } else { latest.unsettled() }))
@@ -48,7 +48,7 @@ impl Loaded {
 
     /// Whether every majority has one of this many nodes.
     fn is_settled(&self, count: usize) -> bool {
-        count >= self.quorum.needed()
+        self.quorum.is_met_by(count)
     }
 
     /// Whether a majority may have the last value under this token, if the silent nodes have it.

@@ -111,13 +111,15 @@ impl Write {
     where
         N: QuorumNode + CellBackend,
     {
-        for _ in 0..TRIES {
+        for left in (0..TRIES).rev() {
             let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
             match Arc::clone(&core).vote(request, ballot, floor).await {
                 Err(error) => return Ok(Answer::NoVote(error)),
                 _ if self.is_over.load(Ordering::Relaxed) => break,
                 Ok(Vote::Granted(_)) => return self.send(&core, ballot).await,
-                Ok(Vote::Busy { .. }) => pause(&core.background, core.clock, PAUSE).await,
+                Ok(Vote::Busy { .. }) if left > 0 => {
+                    pause(&core.background, core.clock, PAUSE).await;
+                }
                 Ok(_) => break,
             }
         }
@@ -156,7 +158,7 @@ fn absent<N: QuorumNode>(core: &Core<N>, rest: Duration) -> NodeSet {
         pace.is_silent(now, rest) || pace.trip().is_some_and(|trip| trip > rest)
     };
     let is_out = |node: usize| core.nodes[node].state(|state| state.is_out());
-    (0..core.nodes.len()).filter(|&node| is_slow(node) || is_out(node)).collect()
+    core.quorum.all().iter().filter(|&node| is_slow(node) || is_out(node)).collect()
 }
 
 /// Counts the answer of a node.
