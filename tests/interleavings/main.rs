@@ -10,6 +10,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod permits;
 mod readers;
 mod remote;
 mod store;
@@ -23,7 +24,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::poll_fn;
 use lock_core::{Acquire, AcquireOutcome, Claim, Key, OwnerToken, Ttl};
-use lock_interleavings::{Handoff, LockError, LockOwned, Locks, Mutex, OwnedMutexGuard};
+use lock_interleavings::{Handoff, LockError, Locks, Mutex, OwnedMutexGuard};
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, RngCore, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -155,9 +156,6 @@ fn drive(runtime: &Runtime, over: &AtomicBool) {
     });
 }
 
-type Outcome = Result<OwnedMutexGuard<()>, LockError>;
-type Waiting = Pin<Box<LockOwned<()>>>;
-
 /// One process, and the store.
 struct World {
     store: Remote,
@@ -205,7 +203,7 @@ impl World {
             _ => mutex.lock_owned(),
         };
         let arrival = self.witness.arrives();
-        match self.wait(arrival, Box::pin(lock)) {
+        match wait(Box::pin(lock), || self.witness.waits(arrival)) {
             Some(Ok(guard)) => {
                 self.witness.served(arrival, &guard);
                 return Some(guard);
@@ -215,32 +213,6 @@ impl World {
         }
         self.witness.leaves(arrival);
         None
-    }
-
-    /// May poll a few times, woken or not. Then the task leaves, or goes on in another thread with another waker, or
-    /// waits where it is.
-    fn wait(&self, arrival: u64, mut lock: Waiting) -> Option<Outcome> {
-        let mut polls = if chance(1, 2) { 0 } else { thread_rng().gen_range(1..12) };
-        let early = block_on(poll_fn(|context| {
-            if polls == 0 {
-                return Poll::Ready(None);
-            }
-            polls -= 1;
-            context.waker().wake_by_ref();
-            self.poll(arrival, &mut lock, context).map(Some)
-        }));
-        match thread_rng().gen_range(0..4) {
-            _ if early.is_some() => early,
-            0 => None,
-            1 => Some(thread::spawn(move || block_on(lock)).join().unwrap()),
-            _ => Some(block_on(poll_fn(|context| self.poll(arrival, &mut lock, context)))),
-        }
-    }
-
-    fn poll(&self, arrival: u64, lock: &mut Waiting, context: &mut Context<'_>) -> Poll<Outcome> {
-        let polled = lock.as_mut().poll(context);
-        self.witness.waits(arrival);
-        polled
     }
 
     /// Drops the guard, or releases it and waits for the store.
@@ -289,6 +261,35 @@ impl World {
 
     fn close(&self) {
         block_on(self.locks.shutdown());
+    }
+}
+
+/// May poll a few times, woken or not. Then the task leaves, or goes on in another thread with another waker, or
+/// waits where it is. Tells of each poll of this thread.
+fn wait<F>(mut waiting: Pin<Box<F>>, polled: impl Fn()) -> Option<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let poll = |waiting: &mut Pin<Box<F>>, context: &mut Context<'_>| {
+        let outcome = waiting.as_mut().poll(context);
+        polled();
+        outcome
+    };
+    let mut polls = if chance(1, 2) { 0 } else { thread_rng().gen_range(1..12) };
+    let early = block_on(poll_fn(|context| {
+        if polls == 0 {
+            return Poll::Ready(None);
+        }
+        polls -= 1;
+        context.waker().wake_by_ref();
+        poll(&mut waiting, context).map(Some)
+    }));
+    match thread_rng().gen_range(0..4) {
+        _ if early.is_some() => early,
+        0 => None,
+        1 => Some(thread::spawn(move || block_on(waiting)).join().unwrap()),
+        _ => Some(block_on(poll_fn(|context| poll(&mut waiting, context)))),
     }
 }
 

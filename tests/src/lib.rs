@@ -59,6 +59,7 @@ pub mod requests;
 pub mod resp;
 mod retention;
 mod server;
+mod service;
 mod setups;
 mod wait;
 mod worker;

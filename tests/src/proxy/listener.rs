@@ -47,7 +47,7 @@ impl Listener {
                 biased;
                 order = inbox.recv() => match order {
                     Some(Order { change, done }) => _ = done.send(self.apply(change).await),
-                    None => return self.close(),
+                    None => return,
                 },
                 Some(_) = self.connections.join_next() => {}
                 stream = accept(self.socket.as_ref()) => self.connect(stream),
@@ -83,6 +83,12 @@ impl Listener {
     fn connect(&mut self, client: TcpStream) {
         let connection = Connection::new(client, Arc::clone(&self.counters));
         self.connections.spawn(connection.run(self.target, self.switches.subscribe()));
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

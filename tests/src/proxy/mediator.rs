@@ -3,14 +3,13 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 
 use super::frames::{reply_len, request_len, words};
 use super::twin::can_be_repeated;
+use crate::service::Service;
 
 /// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +51,8 @@ type Rule = dyn Fn(&[&[u8]]) -> Fate + Send + Sync;
 pub struct Mediator {
     addr: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
-    /// Ends the thread when it is dropped.
-    alive: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// The drop closes all connections, and waits until they are closed.
+    _service: Service,
 }
 
 impl Mediator {
@@ -67,31 +65,22 @@ impl Mediator {
         servers: &[SocketAddr],
         rule: impl Fn(&[&[u8]]) -> Fate + Send + Sync + 'static,
     ) -> Self {
-        let listen = || {
-            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            listener.set_nonblocking(true)?;
-            let addr = listener.local_addr()?;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            Ok::<_, io::Error>((listener, addr, runtime))
-        };
-        let (listener, addr, runtime) =
-            listen().unwrap_or_else(|error| panic!("no proxy: {error}"));
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let shared = Shared {
             servers: servers.to_vec(),
             rule: Box::new(rule),
             requests: Arc::clone(&requests),
         };
-        let (alive, mut over) = mpsc::channel(1);
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = serve(listener, Arc::new(shared)) => {}
-                    _ = over.recv() => {}
-                }
-            });
-        });
-        Self { addr, requests, alive: Some(alive), thread: Some(thread) }
+        let listen = || {
+            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            listener.set_nonblocking(true)?;
+            let addr = listener.local_addr()?;
+            let begin = || Ok(serve(TcpListener::from_std(listener)?, Arc::new(shared)));
+            Ok((addr, Service::start(format!("mediator on {addr}"), begin)?))
+        };
+        let (addr, service) =
+            listen().unwrap_or_else(|error: io::Error| panic!("no proxy: {error}"));
+        Self { addr, requests, _service: service }
     }
 
     /// Its address.
@@ -115,16 +104,6 @@ impl Mediator {
     }
 }
 
-impl Drop for Mediator {
-    /// Closes all connections, and waits until that is done.
-    fn drop(&mut self) {
-        self.alive = None;
-        if let Some(thread) = self.thread.take() {
-            _ = thread.join();
-        }
-    }
-}
-
 struct Shared {
     servers: Vec<SocketAddr>,
     rule: Box<Rule>,
@@ -144,10 +123,8 @@ fn lock(requests: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
     requests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    loop {
-        let (client, _) = listener.accept().await?;
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
         tokio::spawn(talk(client, Arc::clone(&shared)));
     }
 }

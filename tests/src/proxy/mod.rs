@@ -13,13 +13,13 @@ pub use mediator::{Fate, Mediator};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as blocking};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::proxy::listener::Listener;
 use crate::proxy::switches::{Counters, Flow, Switches};
+use crate::service::Service;
 use crate::{Port, RedisServer};
 
 /// A direction through a [`Proxy`].
@@ -62,10 +62,11 @@ pub enum Direction {
 /// ```
 #[derive(Debug)]
 pub struct Proxy {
+    // Before the port: the drop closes all connections, and waits until they are closed.
+    _service: Service,
     port: Port,
     orders: mpsc::UnboundedSender<Order>,
     counters: Arc<Counters>,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// An order for the proxy's thread, and a way to confirm it.
@@ -101,17 +102,10 @@ impl Proxy {
         let addr = port.addr();
         let counters = Arc::<Counters>::default();
         let (orders, inbox) = mpsc::unbounded_channel();
-        let (ready, is_ready) = blocking::channel();
-        let shared = Arc::clone(&counters);
-        let thread = std::thread::Builder::new()
-            .name(format!("proxy on {addr}"))
-            .spawn(move || serve(addr, target, shared, inbox, &ready))
-            .unwrap_or_else(|error| panic!("no thread for the proxy: {error}"));
-        match is_ready.recv() {
-            Ok(Ok(())) => Self { port, orders, counters, thread: Some(thread) },
-            Ok(Err(error)) => panic!("the proxy cannot listen on {addr}: {error}"),
-            Err(_) => panic!("the proxy on {addr} did not start"),
-        }
+        let begin = || Ok(Listener::bind(addr, target, Arc::clone(&counters))?.run(inbox));
+        let service = Service::start(format!("proxy on {addr}"), begin)
+            .unwrap_or_else(|error| panic!("no proxy on {addr}: {error}"));
+        Self { _service: service, port, orders, counters }
     }
 
     /// The address for clients.
@@ -243,41 +237,4 @@ impl Proxy {
             Err(_) => panic!("the proxy on {} has died", self.addr()),
         }
     }
-}
-
-impl Drop for Proxy {
-    /// Closes all connections, and waits until that is done.
-    fn drop(&mut self) {
-        // A channel without a sender ends the thread.
-        self.orders = mpsc::unbounded_channel().0;
-        if let Some(thread) = self.thread.take() {
-            _ = thread.join();
-        }
-    }
-}
-
-/// The proxy's thread.
-fn serve(
-    addr: SocketAddr,
-    target: SocketAddr,
-    counters: Arc<Counters>,
-    inbox: mpsc::UnboundedReceiver<Order>,
-    ready: &blocking::Sender<io::Result<()>>,
-) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            _ = ready.send(Err(error));
-            return;
-        }
-    };
-    runtime.block_on(async {
-        match Listener::bind(addr, target, counters) {
-            Ok(listener) => {
-                _ = ready.send(Ok(()));
-                listener.run(inbox).await;
-            }
-            Err(error) => _ = ready.send(Err(error)),
-        }
-    });
 }

@@ -112,7 +112,7 @@ struct State {
     /// The wakers of tasks that wait for news of a lease, for example the outcome of a conversion. Every event
     /// wakes them, and each task looks again.
     settling: Wakers,
-    /// While a release has to be tried again, this keeps the entry alive and makes a shutdown wait.
+    /// While a release has to wait, and no guard keeps the entry alive, this does, and makes a shutdown wait.
     retrying: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
 }
@@ -322,7 +322,8 @@ impl Entry {
         }
     }
 
-    /// Keeps the entry alive for as long as a release has to be tried again. Returns what kept it alive until now.
+    /// Keeps the entry alive for as long as a release has to wait and no guard keeps the entry alive. Returns what kept
+    /// the entry alive until now.
     fn keep_while_retrying(self: &Arc<Self>, state: &mut State) -> Option<(Arc<Self>, Flight)> {
         match (state.machine.is_retrying(), &state.retrying) {
             (true, None) => {

@@ -259,7 +259,8 @@ impl<E: Asks> Running<E> {
         self.entry.event(|machine| machine.attempt_repeated(&claim));
         if let Some(pending) = pending {
             let entry = Arc::clone(&self.entry);
-            tokio::spawn(undo_late_answer(entry, claim, pending, self.limit()));
+            let flight = entry.shared().flights.begin();
+            tokio::spawn(undo_late_answer(entry, claim, pending, self.limit(), flight));
         }
     }
 
@@ -454,6 +455,7 @@ async fn undo_late_answer(
     claim: Claim,
     mut first: Request,
     limit: Duration,
+    _flight: Flight,
 ) {
     let answer = poll_fn(|context| first.as_mut().poll(context));
     if let Ok(Answer::Attempt(answer)) = timeout(limit, answer).await {

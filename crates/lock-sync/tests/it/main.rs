@@ -12,7 +12,6 @@ mod deaf;
 mod declaring;
 mod destroying;
 mod driver_gone;
-mod drops;
 mod ears;
 mod erased;
 mod errors;

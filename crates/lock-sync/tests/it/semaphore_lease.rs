@@ -155,6 +155,22 @@ async fn what_was_forgotten_stays_forgotten_when_its_lease_would_have_ended() {
     assert_eq!(pair.store.live_leases(), 0);
 }
 
+/// The permits beside the forgotten ones stay for a moment, and go back before the store forgets.
+#[tokio::test(start_paused = true)]
+async fn a_part_is_forgotten_although_the_other_part_and_the_semaphore_are_dropped() {
+    let pair = short();
+    let (here, there) = pair.semaphores(4);
+    let mut permit = here.acquire_many(2).await.unwrap();
+    permit.split(1).unwrap().forget();
+    drop(permit);
+    drop(here);
+    sleep(TTL / 10).await;
+    assert_eq!(there.available_permits().await.unwrap(), 3);
+    assert_eq!(pair.store.live_leases(), 0);
+    sleep(TTL * 3).await;
+    assert_eq!(there.available_permits().await.unwrap(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn forgetting_survives_a_short_outage() {
     let pair = short();

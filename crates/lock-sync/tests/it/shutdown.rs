@@ -1,7 +1,10 @@
 //! The shutdown of the locks.
 
+use std::time::Duration;
+
 use lock_core::memory::Verb;
 use lock_sync::{LockError, MutexGuard, TryLockError};
+use tokio::time::sleep;
 
 use crate::support::{Pair, poll_once};
 
@@ -18,6 +21,46 @@ async fn it_waits_for_releases_under_way() {
     ending.await;
     assert_eq!(pair.store.live_leases(), 0);
     assert!(there.try_lock().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_for_the_late_answer_of_a_request_that_was_repeated() {
+    let pair = Pair::local();
+    let (here, _) = pair.mutexes();
+    let acquisitions = pair.ours.faults().on(Verb::Acquire);
+    let stuck = acquisitions.hold_requests();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    acquisitions.hold_requests().open();
+    drop(waiting);
+    // The driver repeats the request, gets the grant and releases it.
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!((pair.ours.stats().acquires, pair.ours.stats().releases), (2, 1));
+    let mut ending = Box::pin(pair.here.shutdown());
+    assert!(poll_once(ending.as_mut()).await.is_pending(), "the store may grant the first request");
+    stuck.open();
+    assert!(ending.await);
+    assert_eq!(pair.store.live_leases(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_for_permits_beside_others_that_are_held_or_forgotten() {
+    for forgets in [false, true] {
+        let pair = Pair::local();
+        let (here, there) = pair.semaphores(4);
+        let mut permit = here.acquire_many(2).await.unwrap();
+        let part = permit.split(1).unwrap();
+        drop(part);
+        let kept = if forgets {
+            permit.forget();
+            None
+        } else {
+            Some(permit)
+        };
+        assert!(pair.here.shutdown().await);
+        assert_eq!(there.available_permits().await.unwrap(), 3, "forgets: {forgets}");
+        assert_eq!(pair.store.live_leases(), usize::from(kept.is_some()));
+    }
 }
 
 #[tokio::test]

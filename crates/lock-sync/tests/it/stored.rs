@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use lock_core::memory::Verb;
 use lock_core::{ErrorKind, FencingToken};
-use lock_sync::{Bytes, Codec, CodecError, CommitError, Handoff, LockError, Locks, SaveError};
+use lock_sync::{Bytes, Codec, CodecError, CommitError, Handoff, LockError, SaveError};
 use lock_sync::{StoredMutex, StoredMutexGuard, StoredUpdateError, TryLockError};
 use tokio::task::yield_now;
 
@@ -345,33 +345,4 @@ async fn two_mutexes_of_one_process_share_the_value() {
         assert_eq!(*one.lock().await.unwrap(), 11 * round);
     }
     drop(cell);
-}
-
-/// Adds one. An update that loses its lease stores nothing, so it is repeated, twice at most.
-async fn count_one(counter: &StoredMutex<u32>) {
-    let mut repeats = 0..2;
-    while let Err(error) = counter.update(|count| *count += 1).await {
-        let is_lost = matches!(error, StoredUpdateError::Commit(CommitError::Lost { .. }));
-        assert!(is_lost && repeats.next().is_some(), "{error:?}");
-    }
-}
-
-#[tokio::test]
-async fn many_processes_count_together() {
-    const EACH: u32 = 30;
-    let pair = Pair::threaded();
-    let clients = (0..4).map(|_| Locks::new(pair.store.client())).collect::<Vec<_>>();
-    let tasks = clients.iter().flat_map(|locks| (0..2).map(move |_| locks.clone())).map(|locks| {
-        tokio::spawn(async move {
-            let counter = locks.stored_mutex("count", 0_u32).unwrap();
-            for _ in 0..EACH {
-                count_one(&counter).await;
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        task.await.unwrap();
-    }
-    let counter = pair.here.stored_mutex("count", 0_u32).unwrap();
-    assert_eq!(counter.snapshot().await.unwrap().value, 8 * EACH);
 }

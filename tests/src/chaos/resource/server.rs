@@ -3,23 +3,21 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use lock_core::Clock;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::oneshot;
 
 use super::desk::{Desk, Tally, Visitor};
 use super::words::Word;
+use crate::service::Service;
 
 /// The resource, on a thread of its own. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct Resource {
     path: PathBuf,
     desk: Arc<Mutex<Desk>>,
-    end: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _service: Service,
 }
 
 impl Resource {
@@ -30,23 +28,10 @@ impl Resource {
     /// If it cannot listen there.
     pub fn start(folder: &Path) -> io::Result<Self> {
         let path = folder.join("resource.sock");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
-            let _inside = runtime.enter();
-            UnixListener::bind(&path)?
-        };
         let desk = Arc::<Mutex<Desk>>::default();
-        let (end, ended) = oneshot::channel();
-        let shared = Arc::clone(&desk);
-        let thread = std::thread::Builder::new().name("resource".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = listen(listener, shared) => {}
-                    _ = ended => {}
-                }
-            });
-        })?;
-        Ok(Self { path, desk, end: Some(end), thread: Some(thread) })
+        let begin = || Ok(listen(UnixListener::bind(&path)?, Arc::clone(&desk)));
+        let service = Service::start("resource", begin)?;
+        Ok(Self { path, desk, _service: service })
     }
 
     /// The path of its socket.
@@ -57,15 +42,6 @@ impl Resource {
     /// The findings so far.
     pub fn tally(&self) -> Tally {
         lock(&self.desk).tally()
-    }
-}
-
-impl Drop for Resource {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
-            _ = thread.join();
-        }
     }
 }
 

@@ -235,9 +235,13 @@ impl<W> Machine<W> {
         self.seats.iter().position(owners)
     }
 
-    /// Whether a release has failed and waits for another try.
+    /// Whether a release waits that no guard keeps alive: it has failed and waits for another try, or permits are to be
+    /// forgotten once the unused permits beside them are back.
     pub(super) fn is_retrying(&self) -> bool {
-        self.seats.iter().filter_map(Seat::going).any(|going| going.release.is_failing())
+        self.seats.iter().any(|seat| {
+            let fails = seat.going().is_some_and(|going| going.release.is_failing());
+            fails || seat.live().is_some_and(|leased| leased.is_held() && leased.holds.live() == 0)
+        })
     }
 
     // ---- Waiters ----

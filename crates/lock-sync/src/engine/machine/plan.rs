@@ -318,12 +318,13 @@ impl<W> Machine<W> {
 
     /// Whether the first waiter wants permits that do not fit on this lease, although the lease has permits that no
     /// holder uses. The process returns those at once, because it asks for more only afterwards. Once it has asked,
-    /// there is no hurry.
+    /// there is no hurry. A shutdown does not wait until the process may want the permits again.
     fn is_hurried(&self, leased: &Leased) -> bool {
         let lease = leased.claim.mode;
         let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
         let want = self.queue.first_want().filter(|want| beside(lease, *want));
-        lease.counts() && !asks && want.is_some_and(|want| !leased.has_room(want))
+        let is_wanted = !asks && want.is_some_and(|want| !leased.has_room(want));
+        lease.counts() && (is_wanted || self.closed)
     }
 
     // ---- Renewals ----

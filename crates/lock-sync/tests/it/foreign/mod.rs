@@ -4,6 +4,7 @@ mod errors;
 mod owning;
 mod panicking;
 mod values;
+mod waits;
 
 use std::future::Future;
 use std::panic::resume_unwind;
