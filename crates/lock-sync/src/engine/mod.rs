@@ -113,7 +113,7 @@ struct State {
     /// wakes them, and each task looks again.
     settling: Wakers,
     /// While a release has to wait, and no guard keeps the entry alive, this does, and makes a shutdown wait.
-    retrying: Option<(Arc<Entry>, Flight)>,
+    awaiting_release: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
 }
 
@@ -293,7 +293,7 @@ impl Entry {
             commands.push(Command::Release(Arc::clone(self), self.shared.flights.begin()));
         }
         self.arm(&mut state);
-        let done = self.keep_while_retrying(&mut state);
+        let done = self.keep_for_release(&mut state);
         let watch = state.watch.take_stopped();
         let settling = state.settling.take();
         drop(state);
@@ -324,13 +324,13 @@ impl Entry {
 
     /// Keeps the entry alive for as long as a release has to wait and no guard keeps the entry alive. Returns what kept
     /// the entry alive until now.
-    fn keep_while_retrying(self: &Arc<Self>, state: &mut State) -> Option<(Arc<Self>, Flight)> {
-        match (state.machine.is_retrying(), &state.retrying) {
+    fn keep_for_release(self: &Arc<Self>, state: &mut State) -> Option<(Arc<Self>, Flight)> {
+        match (state.machine.release_waits(), &state.awaiting_release) {
             (true, None) => {
-                state.retrying = Some((Arc::clone(self), self.shared.flights.begin()));
+                state.awaiting_release = Some((Arc::clone(self), self.shared.flights.begin()));
                 None
             }
-            (false, Some(_)) => state.retrying.take(),
+            (false, Some(_)) => state.awaiting_release.take(),
             _ => None,
         }
     }
@@ -390,7 +390,7 @@ impl Keyed for Entry {
                 release_queued: false,
                 parked: Vec::new(),
                 settling: Wakers::default(),
-                retrying: None,
+                awaiting_release: None,
                 watch: WatchTask::default(),
             }),
         }

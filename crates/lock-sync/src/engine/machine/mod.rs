@@ -237,7 +237,7 @@ impl<W> Machine<W> {
 
     /// Whether a release waits that no guard keeps alive: it has failed and waits for another try, or permits are to be
     /// forgotten once the unused permits beside them are back.
-    pub(super) fn is_retrying(&self) -> bool {
+    pub(super) fn release_waits(&self) -> bool {
         self.seats.iter().any(|seat| {
             let fails = seat.going().is_some_and(|going| going.release.is_failing());
             fails || seat.live().is_some_and(|leased| leased.is_held() && leased.holds.live() == 0)
