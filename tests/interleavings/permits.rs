@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use lock_core::memory::MemoryBackend;
 use lock_core::{ErrorKind, PermitBackend};
@@ -12,6 +12,7 @@ use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::sync::{Mutex, MutexGuard};
 use shuttle::thread;
 use tokio::runtime::{Builder, Runtime};
 

@@ -1,6 +1,6 @@
 //! The way to the store: each message takes time, and may be lost.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
@@ -10,6 +10,7 @@ use lock_core::{
 };
 use shuttle::future::yield_now;
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::{Mutex, MutexGuard};
 
 use super::store::{Client, Store};
 use super::{chance, take_time};

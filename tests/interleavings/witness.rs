@@ -35,6 +35,20 @@ struct Waiting {
     passed_by: Option<u64>,
 }
 
+/// What a guard says of its lease. To ask the guard lets other threads run, so the witness asks it before it locks
+/// what it has seen.
+struct Got {
+    token: u64,
+    valid_until: Instant,
+}
+
+impl Got {
+    fn new(guard: &OwnedMutexGuard<()>) -> Self {
+        let lease = OwnedMutexGuard::lease(guard);
+        Self { token: lease.fencing_token().get(), valid_until: lease.valid_until() }
+    }
+}
+
 impl Witness {
     /// A task is about to ask for the lock.
     pub(super) fn arrives(&self) -> u64 {
@@ -58,6 +72,7 @@ impl Witness {
     }
 
     pub(super) fn served(&self, arrival: u64, guard: &OwnedMutexGuard<()>) {
+        let got = Got::new(guard);
         let mut seen = self.lock();
         let waited = seen.leaves(arrival);
         let passed_by = waited.and_then(|waited| waited.passed_by);
@@ -71,12 +86,13 @@ impl Witness {
                 waiting.passed_by.get_or_insert(arrival);
             }
         }
-        seen.has(guard);
+        seen.has(got);
     }
 
     /// A task that does not wait has a guard.
     pub(super) fn tries(&self, guard: &OwnedMutexGuard<()>) {
-        self.lock().has(guard);
+        let got = Got::new(guard);
+        self.lock().has(got);
     }
 
     pub(super) fn lets_go(&self) {
@@ -94,12 +110,10 @@ impl Seen {
         Some(self.waiting.swap_remove(place))
     }
 
-    fn has(&mut self, guard: &OwnedMutexGuard<()>) {
+    fn has(&mut self, got: Got) {
         let guarded = std::mem::replace(&mut self.guarded, true);
         assert!(!guarded, "a second guard, even if the first is lost");
-        let lease = OwnedMutexGuard::lease(guard);
-        let token = lease.fencing_token().get();
-        assert!(token > self.last_token, "tokens must increase");
-        (self.last_token, self.valid_until) = (token, Some(lease.valid_until()));
+        assert!(got.token > self.last_token, "tokens must increase");
+        (self.last_token, self.valid_until) = (got.token, Some(got.valid_until));
     }
 }

@@ -1,6 +1,5 @@
 //! What a hold shares with the handles of its lease.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::validity::Validity;
 use super::{Asks, Entry, HoldId};
 use crate::error::{LeaseLost, LossReason};
 use crate::foreign::Bell;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// One hold, as handles see it that may outlive its guard. It is made for the first handle or for observers, and keeps
 /// neither the lock nor the lease.

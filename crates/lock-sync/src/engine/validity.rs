@@ -1,14 +1,14 @@
 //! Until when a lease is valid, as its holders in this process see it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use lock_core::{Clock, Instant};
 
 use crate::error::{LeaseLost, LossReason};
 use crate::foreign::{Bell, Listening};
-use crate::sync::now;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::sync::{Mutex, MutexGuard, now};
 
 /// The lease as its holders see it: a deadline that renewals move, and an end that is final.
 ///
