@@ -13,6 +13,7 @@
 mod permits;
 mod readers;
 mod remote;
+mod spectator;
 mod store;
 mod witness;
 
@@ -33,6 +34,7 @@ use shuttle::{Config, MaxSteps, Runner, thread};
 use tokio::runtime::{Builder, Runtime};
 
 use remote::Remote;
+use spectator::Spectator;
 use store::{Client, Inside, Store};
 use witness::Witness;
 
@@ -123,11 +125,12 @@ fn live(scene: Scene) {
         move || drive(&runtime, &over)
     });
     let tasks: Vec<_> = (0..TASKS).map(|_| spawn(&world, World::task)).collect();
+    let spectator = spawn(&world, |world| world.spectator.watch());
     let rival = scene.rival.then(|| spawn(&world, World::rival));
     if chance(1, 4) {
         world.close();
     }
-    tasks.into_iter().for_each(|task| task.join().unwrap());
+    tasks.into_iter().chain([spectator]).for_each(|task| task.join().unwrap());
     // By then every lease is over, whether a release reached the store or not.
     advance(ttl().duration());
     rival.into_iter().for_each(|rival| rival.join().unwrap());
@@ -163,6 +166,7 @@ struct World {
     mutex: Arc<Mutex<()>>,
     rounds: usize,
     witness: Witness,
+    spectator: Spectator,
 }
 
 impl World {
@@ -177,12 +181,14 @@ impl World {
             None => mutex,
         };
         let (mutex, rounds) = (Arc::new(mutex), scene.rounds);
-        Arc::new(Self { store, locks, mutex, rounds, witness: Witness::default() })
+        let (witness, spectator) = (Witness::default(), Spectator::default());
+        Arc::new(Self { store, locks, mutex, rounds, witness, spectator })
     }
 
     fn task(&self) {
         for _ in 0..self.rounds {
             let Some(guard) = self.acquire() else { continue };
+            self.spectator.sees(&guard);
             let guard = Arc::new(guard);
             let inside = Inside::Task(Arc::downgrade(&guard));
             let token = OwnedMutexGuard::lease(&guard).fencing_token().get();

@@ -146,13 +146,15 @@ impl Stage {
         }
     }
 
-    /// Makes all workers end their work and start nothing new. `Err` names those that do not.
+    /// Makes all workers end their work and start nothing new, and then record what they use. `Err` names those that do
+    /// not. Clients of one process share its files, so none of them records before all are at rest.
     ///
     /// # Errors
     ///
     /// If some have not come to rest within `limit`, or have ended.
     pub fn rest(&self, limit: Duration) -> Result<(), String> {
-        self.all("rest", "rested", limit)
+        self.all("rest", "rested", limit)?;
+        self.all("uses", "used", limit)
     }
 
     /// Makes all workers start again after a rest.

@@ -152,7 +152,6 @@ impl Crew {
             _ = task.await;
         }
         self.world.settle().await;
-        self.world.journal.record(&used());
     }
 }
 

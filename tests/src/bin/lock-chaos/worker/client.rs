@@ -137,10 +137,9 @@ impl Thread {
                 }
                 // The thread that gives orders executes it.
                 What::Store(_) => {}
-                What::Uses => self.record_uses(),
+                What::Uses => self.crew.journal.record(&used()),
                 What::Rest => {
                     self.rest(&mut seats).await;
-                    self.record_uses();
                     self.tasks.get_or_insert(tasks());
                 }
                 What::Go => {
@@ -213,9 +212,5 @@ impl Thread {
                 return;
             }
         }
-    }
-
-    fn record_uses(&self) {
-        self.crew.journal.record(&used());
     }
 }
