@@ -173,7 +173,9 @@ async fn with_a_lease(
     let backend = RedisBackend::open(url).unwrap();
     let (held, sent) = (Acquire::new(claim("again"), Ttl::new(LEASE).unwrap()), Instant::now());
     assert!(matches!(backend.try_acquire(&held).await, Ok(AcquireOutcome::Granted(_))));
-    let lock = Arc::new(Locks::new(backend).mutex("again", ()).unwrap());
+    // The servers may take longer than the lock waits for them.
+    let locks = Locks::builder(backend).outage_limit(LIMIT).build().unwrap();
+    let lock = Arc::new(locks.mutex("again", ()).unwrap());
     let client = tokio::spawn(async move {
         let _guard = lock.lock_owned().await.unwrap();
         Instant::now()

@@ -32,13 +32,13 @@ pub(crate) struct Owed<N: QuorumNode> {
     ballot: Ballot,
     /// What is under way.
     duty: Duty,
-    is_settled: bool,
+    is_answered: bool,
 }
 
 impl<N: QuorumNode> Owed<N> {
     pub(crate) fn new(core: &Arc<Core<N>>, claim: &Claim, ballot: Ballot, duty: Duty) -> Self {
         let (core, claim) = (Arc::clone(core), claim.clone());
-        Self { core, claim, ballot, duty, is_settled: false }
+        Self { core, claim, ballot, duty, is_answered: false }
     }
 
     /// Releases the ballot. If the future is dropped or fails, the release stays due.
@@ -49,14 +49,14 @@ impl<N: QuorumNode> Owed<N> {
         let answer = node.backend.release(&ballot.claim(&self.claim)).await;
         if is_final(&answer) {
             core.released(&self.claim, ballot);
-            self.keep();
+            self.answered();
         }
         core.noted(ballot.node, "release", answer)
     }
 
-    /// The node has answered the vote.
-    pub(crate) fn keep(mut self) {
-        self.is_settled = true;
+    /// The node has answered the request, so the drop has nothing to do.
+    pub(crate) fn answered(mut self) {
+        self.is_answered = true;
     }
 }
 
@@ -64,7 +64,7 @@ impl<N: QuorumNode> Drop for Owed<N> {
     fn drop(&mut self) {
         let (core, now) = (&self.core, self.core.clock.now());
         let is_vote = self.duty == Duty::Vote;
-        if !self.is_settled && !core.claims.missed(&self.claim, self.ballot, is_vote, now) {
+        if !self.is_answered && !core.claims.missed(&self.claim, self.ballot, is_vote, now) {
             core.want(&self.claim, self.ballot, Duty::Release);
         }
     }
@@ -142,7 +142,7 @@ impl<N: QuorumNode> Core<N> {
 
     /// A node has answered the release of a dead ballot. A vote without an answer may arrive after this release.
     fn released(self: &Arc<Self>, claim: &Claim, ballot: Ballot) {
-        if self.claims.settled(claim, ballot) {
+        if self.claims.freed(claim, ballot) {
             self.end_again(claim, ballot);
         }
     }

@@ -42,7 +42,7 @@ struct Item {
     /// When the ballot ends by itself.
     until: Instant,
     is_running: bool,
-    /// Whether the wish has changed since the request under way began.
+    /// Whether the duty has changed since the request under way began.
     again: bool,
 }
 
@@ -57,13 +57,13 @@ impl Agenda {
         Self { items, line, releases, running, window, backoff, is_paused }
     }
 
-    /// Replaces the earlier wish for the ballot.
+    /// Puts a duty on the agenda. It replaces an earlier duty for the ballot.
     pub(crate) fn want(&mut self, claim: &Claim, ballot: Ballot, duty: Duty, until: Instant) {
         let name = (claim.clone(), ballot);
         self.releases += usize::from(duty == Duty::Release);
         if let Some(item) = self.items.get_mut(&name) {
             self.releases -= usize::from(item.duty == Duty::Release);
-            // The request under way carries out the earlier wish.
+            // The request under way carries out the earlier duty.
             item.again = item.is_running;
             (item.duty, item.until) = (duty, until);
             return;

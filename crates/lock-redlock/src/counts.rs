@@ -50,8 +50,9 @@ pub(crate) struct Releases {
     quorum: Quorum,
     /// How many ballots each node still has to release.
     left: Vec<usize>,
-    /// The nodes that are free for other clients once they have no ballot of the claim: neither a missing node without
-    /// a ballot, nor a node whose vote may arrive after its release. Such a vote is then released once more.
+    /// The nodes that count as free for other clients once they have no ballot of the claim. A missing node without a
+    /// ballot does not count. A node whose vote may arrive after its release does not count either: the quorum releases
+    /// that vote once more.
     reachable: NodeSet,
     freed: usize,
     /// The greatest number of other clients that heard of the release at one node.

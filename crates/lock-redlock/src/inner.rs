@@ -77,7 +77,7 @@ impl Settings {
 }
 
 impl<N: QuorumNode> Core<N> {
-    /// How long the slowest node may take to answer, if the nodes have this limit.
+    /// How long the slowest node may take to answer. `usual` is the limit of a node without a limit of its own.
     pub(crate) fn longest(&self, usual: Duration) -> Duration {
         self.nodes.iter().map(|node| node.limit(usual)).max().unwrap_or(usual)
     }
@@ -137,7 +137,7 @@ impl<N: QuorumNode> Core<N> {
     ) -> Result<Vote, Error> {
         let claim = &request.claim;
         let expects = self.identify(ballot.node).await?;
-        self.claims.draw(claim, ballot, self.clock.now())?;
+        self.claims.note_request(claim, ballot, self.clock.now())?;
         let owed = Owed::new(&self, claim, ballot, Duty::Vote);
         let mut vote = self.cast(&request, ballot, floor, expects).await?;
         match &mut vote {
@@ -152,7 +152,7 @@ impl<N: QuorumNode> Core<N> {
             Vote::Busy { .. } | Vote::Abstains => self.claims.refused(claim, ballot),
             _ => return Err(Error::new(ErrorKind::Protocol, "an unknown kind of vote")),
         }
-        owed.keep();
+        owed.answered();
         Ok(vote)
     }
 

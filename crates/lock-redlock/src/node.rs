@@ -105,7 +105,7 @@ impl<N> Node<N> {
         answer
     }
 
-    /// How long this node may take to answer, if the nodes have this limit.
+    /// How long this node may take to answer: its own limit, or else the `usual` limit of the nodes.
     pub(crate) fn limit(&self, usual: Duration) -> Duration {
         self.timeout.unwrap_or(usual)
     }

@@ -31,7 +31,7 @@ impl Quorum {
         count >= self.needed()
     }
 
-    /// How many nodes may be missing from a majority.
+    /// How many nodes may be missing while the other nodes are a majority.
     pub(crate) fn spare(self) -> usize {
         self.nodes - self.needed()
     }

@@ -25,8 +25,8 @@ use crate::{acquire, capabilities, release, renew, replace, status, watching};
 /// A node knows a claim by a *ballot*: an owner token for one attempt at that node. The first ballot of a claim has the
 /// owner token of the claim. A ballot that was given up is dead: the process does not use its token again, and draws a
 /// random token for the next attempt. So the release of a dead ballot ends no other vote, no matter when it arrives.
-/// The process remembers a claim with dead ballots as long as it asks for the claim, and for the [longest
-/// lease](Builder::max_ttl) after that.
+/// The process remembers a claim with dead ballots as long as it asks for the claim, and for at least twice the
+/// [longest lease](Builder::max_ttl) after that.
 ///
 /// The process knows the ballots of its claims. If another process asked for a claim, this process renews and
 /// releases the claim by its first ballots. But if the other process has given up a ballot of the claim before,

@@ -10,8 +10,8 @@ use crate::round::Outcome;
 /// How many rounds there are at most.
 const ROUNDS: u32 = 8;
 
-/// If the rivals had equal votes in this many rounds, the request takes a rival for a holder some of whose nodes do
-/// not answer.
+/// If the votes for rivals stay unchanged in this many rounds, the request assumes that one rival holds the lock, and
+/// that some nodes of this holder do not answer.
 const UNMOVED: u32 = 3;
 
 /// The shortest pause that a timer can make.
@@ -38,7 +38,7 @@ impl Rounds {
         Self { owner, trip, end, number: 1, rivals: Vec::new(), unmoved: 0 }
     }
 
-    /// Whether the rivals have had equal votes for so long that one of them probably holds the lock.
+    /// Whether the votes for rivals have been unchanged for so long that one rival probably holds the lock.
     pub(crate) fn are_unmoved(&self) -> bool {
         self.unmoved >= UNMOVED
     }

@@ -19,7 +19,7 @@ pub(crate) struct Turns {
     in_vain: bool,
 }
 
-/// The part of a turn by which the expectation grows with each turn of this client.
+/// How many parts a turn has. If this client has not waited in vain for its turn, it expects one more part.
 const UNIT: u32 = 8;
 
 /// The greatest number of turns for which a client waits.

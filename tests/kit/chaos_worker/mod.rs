@@ -255,6 +255,8 @@ fn workers_rest_and_go_on() {
     stage.goes_on();
     worker.send("rest");
     worker.wait_for("rested", LIMIT);
+    worker.send("uses");
+    worker.wait_for("used", LIMIT);
     let before = stage.events();
     operations(&before);
     assert!(matches!(before.last().unwrap().deed, Deed::Uses { files, .. } if files > 0));

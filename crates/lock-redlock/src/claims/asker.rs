@@ -13,13 +13,13 @@ use crate::ballot::Ballot;
 pub(crate) struct Asker {
     pub(super) claims: Arc<Claims>,
     pub(super) claim: Claim,
-    pub(super) turn: u64,
+    pub(super) life: u64,
 }
 
 impl Asker {
     /// The entry of the claim. `None` if the claim was released.
     fn entry<'a>(&self, state: &'a mut State) -> Option<&'a mut Entry> {
-        state.entries.get_mut(&self.claim).filter(|entry| entry.turn == self.turn)
+        state.entries.get_mut(&self.claim).filter(|entry| entry.life == self.life)
     }
 
     /// The owner token of the ballots by which to ask the nodes: that of the standing ballots; or else the token of the

@@ -34,16 +34,16 @@ pub(crate) struct Claims {
 struct State {
     entries: Swept<Claim, Entry>,
     spent: Spent,
-    /// The number of the last turn.
-    turns: u64,
+    /// The number of the last life of a claim.
+    lives: u64,
 }
 
 /// One claim.
 #[derive(Debug)]
 struct Entry {
-    /// The number of the turn. A claim that is released and then asked for again has another turn. A request of an
-    /// earlier turn stops.
-    turn: u64,
+    /// The number of this life of the claim. A claim that is released and then asked for again has a new life. A
+    /// request of an earlier life stops.
+    life: u64,
     /// The request under way, if there is one: the repeated requests that wait for its outcome.
     asking: Option<Vec<oneshot::Sender<Outcome>>>,
     held: Option<Held>,
@@ -93,7 +93,7 @@ pub(crate) struct View {
     /// The nodes whose vote may still be under way, so that they do not know the ballot yet.
     pub(crate) unheard: NodeSet,
     pub(crate) held: Option<Held>,
-    turn: Option<u64>,
+    life: Option<u64>,
 }
 
 impl View {
@@ -105,7 +105,7 @@ impl View {
 
 impl Claims {
     pub(crate) fn new(nodes: usize, max_ttl: Duration) -> Self {
-        let state = State { entries: Swept::new(), spent: Spent::new(max_ttl), turns: 0 };
+        let state = State { entries: Swept::new(), spent: Spent::new(max_ttl), lives: 0 };
         Self { nodes, max_ttl, state: Guarded::new(state) }
     }
 
@@ -119,9 +119,9 @@ impl Claims {
             return Begun::Joined(outcome);
         }
         entry.asking = Some(Vec::new());
-        let (turn, lapsed) = (entry.turn, state.give_up(&request.claim, now));
+        let (life, lapsed) = (entry.life, state.give_up(&request.claim, now));
         let (claims, claim) = (Arc::clone(self), request.claim.clone());
-        Begun::First(Asker { claims, claim, turn }, lapsed)
+        Begun::First(Asker { claims, claim, life }, lapsed)
     }
 
     /// Ends a request that takes too long, as if its caller had dropped it. Returns the ballots to release.
@@ -133,7 +133,7 @@ impl Claims {
             drop(state);
             Vec::new()
         } else {
-            self.end_turn(state, claim, now).1
+            self.end_life(state, claim, now).1
         };
         // These requests begin anew. Their wakers are code of others, so they run after the lock.
         drop(joined);
@@ -150,13 +150,13 @@ impl Claims {
     pub(crate) fn view(&self, claim: &Claim) -> View {
         let state = self.state.lock();
         if let Some(it) = state.entries.get(claim) {
-            let Entry { standing, unheard, held, turn, .. } = *it;
+            let Entry { standing, unheard, held, life, .. } = *it;
             let owner = it.owner.unwrap_or(claim.owner);
-            return View { owner, standing, unheard, held, turn: Some(turn) };
+            return View { owner, standing, unheard, held, life: Some(life) };
         }
         let nodes = if state.spent.has(claim) { 0 } else { self.nodes };
         let (standing, unheard) = ((0..nodes).collect(), NodeSet::default());
-        View { owner: claim.owner, standing, unheard, held: None, turn: None }
+        View { owner: claim.owner, standing, unheard, held: None, life: None }
     }
 
     /// The `seen` lease is over. Returns the ballots to release, without the ballots of a release under way: a second
@@ -167,7 +167,7 @@ impl Claims {
     pub(crate) fn lose(&self, claim: &Claim, seen: &View, now: Instant) -> Option<Vec<Ballot>> {
         let state = self.state.lock();
         let has_moved = state.entries.get(claim).is_some_and(|entry| entry.has_moved(seen, now));
-        if has_moved { None } else { Some(self.end_turn(state, claim, now).1) }
+        if has_moved { None } else { Some(self.end_life(state, claim, now).1) }
     }
 
     /// Notes a renewal of a lease. `false` if the lease is over or was released: nothing renews such a lease.
@@ -179,8 +179,8 @@ impl Claims {
         now: Instant,
     ) -> bool {
         let mut state = self.state.lock();
-        let Some(entry) = state.entries.get_mut(claim) else { return seen.turn.is_none() };
-        if seen.turn.is_some_and(|turn| turn != entry.turn) {
+        let Some(entry) = state.entries.get_mut(claim) else { return seen.life.is_none() };
+        if seen.life.is_some_and(|life| life != entry.life) {
             return false;
         }
         entry.until = entry.until.max(now + self.max_ttl);
@@ -222,11 +222,16 @@ impl Claims {
     /// # Errors
     ///
     /// If the claim was given up.
-    pub(crate) fn draw(&self, claim: &Claim, ballot: Ballot, now: Instant) -> Result<(), Error> {
+    pub(crate) fn note_request(
+        &self,
+        claim: &Claim,
+        ballot: Ballot,
+        now: Instant,
+    ) -> Result<(), Error> {
         let mut state = self.state.lock();
         let entry = state.entries.get_mut(claim).filter(|it| it.wants(ballot, now));
         let given_up = || Error::new(ErrorKind::NotReady, "not asked: the claim was given up");
-        entry.ok_or_else(given_up)?.draw(ballot.node);
+        entry.ok_or_else(given_up)?.note_request(ballot.node);
         Ok(())
     }
 
@@ -272,7 +277,7 @@ impl Claims {
     }
 
     /// A node has released a dead ballot, or did not have it. Returns whether its vote may still be under way.
-    pub(crate) fn settled(&self, claim: &Claim, ballot: Ballot) -> bool {
+    pub(crate) fn freed(&self, claim: &Claim, ballot: Ballot) -> bool {
         let mut state = self.state.lock();
         let is_late = state.entries.get_mut(claim).is_some_and(|entry| entry.pay(ballot));
         state.tidy(claim);
@@ -285,14 +290,14 @@ impl Claims {
         let state = self.state.lock();
         let entry = state.entries.get(claim);
         let (mut ballots, unheard) = entry.map(|it| (it.owed(), it.unheard)).unwrap_or_default();
-        let (held, buried) = self.end_turn(state, claim, now);
+        let (held, buried) = self.end_life(state, claim, now);
         ballots.extend(buried);
         (held, ballots, unheard)
     }
 
-    /// Ends a turn: gives up the standing ballots. If this process does not know the claim, gives up the first
+    /// Ends a life: gives up the standing ballots. If this process does not know the claim, gives up the first
     /// ballots, which another process may have. Returns the lease and the ballots.
-    fn end_turn(
+    fn end_life(
         &self,
         mut guard: MutexGuard<'_, State>,
         claim: &Claim,
@@ -300,13 +305,13 @@ impl Claims {
     ) -> (Option<Held>, Vec<Ballot>) {
         let state = &mut *guard;
         let is_elsewhere = state.entries.get(claim).is_none() && !state.spent.has(claim);
-        state.turns += 1;
-        let turn = state.turns;
+        state.lives += 1;
+        let life = state.lives;
         let entry = self.entry(state, claim, now);
         if is_elsewhere {
             (entry.owner, entry.standing) = (Some(claim.owner), (0..self.nodes).collect());
         }
-        (entry.turn, entry.until) = (turn, now + self.max_ttl);
+        (entry.life, entry.until) = (life, now + self.max_ttl);
         let (held, joined) = (entry.held.take(), entry.asking.take().unwrap_or_default());
         let buried = state.give_up(claim, now);
         state.tidy(claim);
@@ -320,11 +325,11 @@ impl Claims {
 
     /// The entry of a claim. Now and then, forgets claims that are over.
     fn entry<'a>(&self, state: &'a mut State, claim: &Claim, now: Instant) -> &'a mut Entry {
-        let State { entries, turns, .. } = state;
+        let State { entries, lives, .. } = state;
         let is_over = |entry: &Entry| entry.asking.is_none() && entry.until <= now;
         entries.entry(claim.clone(), is_over, || {
-            *turns += 1;
-            Entry::new(*turns, now + self.max_ttl)
+            *lives += 1;
+            Entry::new(*lives, now + self.max_ttl)
         })
     }
 }
@@ -360,10 +365,10 @@ impl State {
 }
 
 impl Entry {
-    fn new(turn: u64, until: Instant) -> Self {
+    fn new(life: u64, until: Instant) -> Self {
         let (asking, held, owner) = Default::default();
         let (standing, repeated, unheard, lost, owed) = Default::default();
-        Self { turn, asking, held, owner, standing, repeated, unheard, lost, owed, until }
+        Self { life, asking, held, owner, standing, repeated, unheard, lost, owed, until }
     }
 
     fn valid(&self, now: Instant) -> Option<Held> {
@@ -392,7 +397,8 @@ impl Entry {
         self.asking.is_some() || held.is_some() && until(held) != until(seen.held)
     }
 
-    fn draw(&mut self, node: usize) {
+    /// A request for the vote of this node goes out.
+    fn note_request(&mut self, node: usize) {
         if self.standing.contains(node) {
             self.repeated.insert(node);
         } else {

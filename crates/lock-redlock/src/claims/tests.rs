@@ -45,7 +45,7 @@ fn joined(claims: &Arc<Claims>, claim: &Claim) -> oneshot::Receiver<Outcome> {
 fn ask(claims: &Arc<Claims>, asker: &Asker, claim: &Claim, now: Instant) -> Vec<Ballot> {
     let owner = asker.attempt(now).unwrap();
     let ballots: Vec<_> = (0..NODES).map(|node| Ballot { node, owner }).collect();
-    ballots.iter().for_each(|ballot| claims.draw(claim, *ballot, now).unwrap());
+    ballots.iter().for_each(|ballot| claims.note_request(claim, *ballot, now).unwrap());
     ballots
 }
 
@@ -68,12 +68,12 @@ fn a_late_vote_is_dead_unless_the_claim_is_asked_for_or_held() {
     drop(asker);
     assert!(claims.heard(&claim, ballots[0], NOW));
     assert!(!claims.heard(&claim, ballots[0], after(1)));
-    claims.settled(&claim, ballots[0]);
+    claims.freed(&claim, ballots[0]);
     let (_, dead, unheard) = claims.end(&claim, NOW);
     assert_eq!(unheard, (1..NODES).collect());
     assert_eq!(dead, ballots[1..]);
     for ballot in dead {
-        claims.settled(&claim, ballot);
+        claims.freed(&claim, ballot);
     }
     assert_eq!(claims.state.lock().entries.len(), 0);
 }
@@ -329,7 +329,7 @@ proptest! {
                 Act::Hear(_) => {}
                 Act::Settle => {
                     for ballot in owed.drain(..) {
-                        claims.settled(&claim, ballot);
+                        claims.freed(&claim, ballot);
                     }
                 }
                 Act::Win => drop(asker.win(ballots[0].owner, held(now + SPAN / 2), now)),

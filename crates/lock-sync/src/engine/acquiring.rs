@@ -28,11 +28,11 @@ pub(crate) struct Acquiring {
     begun: Option<Begun>,
 }
 
-/// Whether observers hear of the acquisition. So a poll of which none hears need not look at the entry.
+/// Whether observers hear of the acquisition. If none hears of it, a poll need not look for observers in the entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hears {
     /// There are no observers.
-    Nobody,
+    NoObservers,
     /// There are observers. The first poll decides.
     Undecided,
     Yes,
@@ -62,14 +62,14 @@ impl Acquiring {
     #[inline]
     pub(crate) fn new(entry: Arc<Entry>, mode: Mode, wait: Wait, manner: Manner) -> Self {
         let home = entry.shared.home;
-        let hears = if entry.observed.is_some() { Hears::Undecided } else { Hears::Nobody };
+        let hears = if entry.observed.is_some() { Hears::Undecided } else { Hears::NoObservers };
         let (state, patience) = (State::New(wait), Patience::Try);
         Self { entry: Some(entry), state, patience, mode, manner, home, hears, begun: None }
     }
 
     /// The caller has tried the short way, unless observers hear of acquisitions.
     pub(crate) fn has_tried_to_share(&mut self) {
-        if let (State::New(wait), Hears::Nobody) = (&self.state, self.hears) {
+        if let (State::New(wait), Hears::NoObservers) = (&self.state, self.hears) {
             self.state = State::Tried(*wait);
         }
     }
@@ -260,7 +260,7 @@ impl Drop for Acquiring {
         {
             entry.cancel(id, self.manner);
         }
-        if self.hears != Hears::Nobody {
+        if self.hears != Hears::NoObservers {
             self.tell_end(Begun::abandoned);
         }
     }

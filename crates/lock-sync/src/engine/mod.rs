@@ -1,4 +1,4 @@
-//! One key of one process: the machine behind an ordinary lock, and the shell that carries out its passes.
+//! The entry of a key: the machine behind an ordinary lock, and the shell that carries out the passes of the machine.
 
 mod acquiring;
 mod command;
@@ -79,7 +79,7 @@ pub(crate) type Shared = shared::Shared<Entry>;
 pub(crate) type Command = command::Command<Entry>;
 pub(crate) type Running = running::Running<Entry>;
 
-/// One key, shared by every primitive of this process that uses the key.
+/// One key with one group and one policy, shared by all primitives of one [`Locks`](crate::Locks) that use these.
 pub(crate) struct Entry {
     shared: Arc<Shared>,
     key: Key,
@@ -111,8 +111,8 @@ struct State {
     parked: Vec<Weak<Parked<Entry>>>,
     /// The wakers of tasks that wait for news of a lease, for example the outcome of a conversion. Every event
     /// wakes them, and each task looks again.
-    settling: Wakers,
-    /// While a release has to wait, and no guard keeps the entry alive, this does, and makes a shutdown wait.
+    news: Wakers,
+    /// Keeps the entry alive and makes a shutdown wait, while a release has to wait and no guard keeps the entry alive.
     awaiting_release: Option<(Arc<Entry>, Flight)>,
     watch: WatchTask,
 }
@@ -150,7 +150,7 @@ impl Entry {
     /// The short ways out: see [`Machine::unshare`] and [`Machine::pass_on`]. `None` if none was taken. Otherwise the
     /// waker of the waiter that has the hold now, if there is such a waiter and it has left one.
     fn leave(self: &Arc<Self>, state: &mut State, exit: &mut Exit<'_>) -> Option<Option<Waker>> {
-        if self.wanted.load(Ordering::Relaxed) || !state.settling.is_empty() {
+        if self.wanted.load(Ordering::Relaxed) || !state.news.is_empty() {
             return None;
         }
         let armed = state.armed_at();
@@ -213,7 +213,7 @@ impl Entry {
     /// Gives a hold up. The caller carries out the release, if one is needed.
     ///
     /// `None` while a conversion leaves the mode of the lease in the store unknown: see
-    /// [`settled`](Self::settled).
+    /// [`converted`](Self::converted).
     fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
         self.event_locked(self.lock(), |State { machine, .. }| {
             if machine.is_converting(hold) {
@@ -295,7 +295,7 @@ impl Entry {
         self.arm(&mut state);
         let done = self.keep_for_release(&mut state);
         let watch = state.watch.take_stopped();
-        let settling = state.settling.take();
+        let news = state.news.take();
         drop(state);
         if let Some(watch) = watch {
             watch.abort();
@@ -305,7 +305,7 @@ impl Entry {
             self.shared.send(command);
         }
         pass.wake_all(wake, |fact, now| self.report(fact, now));
-        settling.for_each(wake);
+        news.for_each(wake);
         pass.dropped.into_iter().for_each(|waker| discard(Some(waker)));
         pass.errors.into_iter().for_each(|error| survive(|| drop(error)));
         drop(done);
@@ -389,7 +389,7 @@ impl Keyed for Entry {
                 armed: None,
                 release_queued: false,
                 parked: Vec::new(),
-                settling: Wakers::default(),
+                news: Wakers::default(),
                 awaiting_release: None,
                 watch: WatchTask::default(),
             }),

@@ -59,7 +59,7 @@ impl Request {
         errors.push(Arc::clone(&error));
         let before = self.outage.take();
         let tries = before.as_ref().map_or(0, |outage| outage.tries + 1);
-        let silent = before.filter(|outage| !outage.is_told() && error.retry_after().is_none());
+        let silent = before.filter(|it| !it.names_its_end() && error.retry_after().is_none());
         let (since, told) = silent.map_or((now, false), |outage| (outage.since, outage.told));
         (self.sent, self.at, self.relaxed) = (false, now + pause(BACKOFF, tries, claim), false);
         self.outage = Some(Outage { since, error, tries, told });
@@ -79,7 +79,7 @@ pub(super) struct Outage {
 
 impl Outage {
     /// Whether the store says when it is ready.
-    fn is_told(&self) -> bool {
+    fn names_its_end(&self) -> bool {
         self.error.retry_after().is_some()
     }
 }

@@ -40,7 +40,7 @@ impl Entry {
             return Some(Way::Gate(reader));
         }
         self.close_gate(&mut state);
-        if !state.settling.is_empty() {
+        if !state.news.is_empty() {
             return None;
         }
         let armed = state.armed_at();

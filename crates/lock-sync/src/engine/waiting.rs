@@ -192,13 +192,13 @@ impl<R, L: Fn(&State) -> Option<R> + Unpin> Future for News<'_, L> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
         let Self { entry, number, look } = self.get_mut();
         let own = Cell::new(*number);
-        let parked = |state: &State| state.settling.has(own.get(), context);
+        let parked = |state: &State| state.news.has(own.get(), context);
         let polled = entry.wait(None, context, parked, |state, waker| {
             let outcome = look(state);
             if outcome.is_none()
                 && let Some(fresh) = waker.take()
             {
-                let (number, former) = state.settling.park(own.get(), fresh);
+                let (number, former) = state.news.park(own.get(), fresh);
                 own.set(Some(number));
                 *waker = former;
             }
@@ -213,7 +213,7 @@ impl<L> Drop for News<'_, L> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             // The machine hears nothing, so the gate may stay open.
-            let waker = self.entry.lock_beside_gate().settling.remove(number);
+            let waker = self.entry.lock_beside_gate().news.remove(number);
             discard(waker);
         }
     }

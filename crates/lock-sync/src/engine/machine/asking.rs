@@ -16,9 +16,10 @@ use crate::engine::validity::Validity;
 
 /// The pause after a refusal that names no time to ask again.
 const RECHECK_ENDLESS: Duration = Duration::from_secs(5);
-/// Clients may wait for a release outside the store's queue. Then a process with waiters of its own lets them go
-/// first: it asks again after the first time if a hint says that the key is free, and after the second in any case.
-/// The hint may be the echo of its own release, so even the first time lets the other clients come.
+/// Other clients may wait for a release outside the store's queue. Then a process with waiters of its own lets these
+/// clients go first. After the shorter pause, the process asks if a hint says that the key is free. After the longer
+/// pause, it asks in any case. The hint may be the echo of the process's own release, so even the shorter pause is long
+/// enough for the other clients.
 const YIELD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 /// A process that hears no hints does not know whether other processes poll for the lock, as it does itself. Its
 /// tasks may take the lock turn after turn for a sixth of a lease, within these bounds. Then the process leaves the

@@ -18,8 +18,8 @@ use crate::engine::queue::{Patience, WaiterId};
 use crate::engine::tokens::Tokens;
 use crate::error::{LeaseLost, LossReason};
 
-/// An exclusive lease whose holders read stays exclusive for this time, because the next holder may write. So does any
-/// other lease that is stronger than its holders need, unless another process wants it.
+/// An exclusive lease whose holders read stays exclusive for this time, because the next holder may write. An
+/// upgradable lease whose holders only share it stays upgradable for this time, unless another process wants the lease.
 const STRONG: Duration = Duration::from_millis(5);
 
 impl<W> Machine<W> {

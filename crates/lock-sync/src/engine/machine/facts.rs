@@ -40,8 +40,8 @@ impl Asking {
         }
     }
 
-    /// A claim that lets other processes go first: until `hinted` if a hint says that the key is free, and
-    /// until `most` in any case.
+    /// A claim that lets other processes go first. A hint that the key is free makes it ask, but not before `hinted`.
+    /// Without such a hint, the claim asks shortly after `most`.
     pub(super) fn yielding(claim: Claim, hinted: Instant, most: Instant) -> Self {
         let at = most + jitter(&claim);
         Self { yielding: Some(hinted), ..Self::new(claim, at) }

@@ -14,7 +14,7 @@ use crate::engine::holds::HoldId;
 use crate::engine::tokens::LOW_TOKENS;
 use crate::engine::validity::Validity;
 
-/// An open gate: what readers have to know who come through it.
+/// An open gate: what the readers that come through the gate have to know.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Opening {
     /// The common name of the readers.
@@ -31,8 +31,8 @@ pub(in super::super) struct Opening {
 }
 
 impl<W> Machine<W> {
-    /// The lease that the gate shows to its readers. Each lease of this machine is this one, if no earlier holder
-    /// refers to it.
+    /// The [`Validity`] that the gate shows to its readers. Each lease of this machine uses it, unless an earlier
+    /// holder still refers to it.
     pub(in super::super) fn lease_of_gate(&mut self) -> Arc<Validity> {
         self.gated = true;
         Arc::clone(&self.lease)
@@ -76,8 +76,8 @@ impl<W> Machine<W> {
         Some(Opening { hold, token, inside, until, kept, now })
     }
 
-    /// Shows the lease on the only seat at the gate, if another lease was there when this one was granted, and no
-    /// holder refers to either.
+    /// Makes the lease on the only seat use the validity that the gate shows, if that validity was in use when the
+    /// lease was granted, and no holder refers to that validity or to the lease now.
     fn show_at_gate(&mut self, seat: usize, now: Instant) {
         let free = self.is_free(self.memory.as_deref());
         let Some(leased) = self.seats[seat].leased_mut() else { return };
@@ -87,8 +87,8 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether only the machine and its gate refer to the lease of the gate, and no lease of the machine is that one.
-    /// `memory` is the former lease that the machine remembers.
+    /// Whether the validity that the gate shows is free: no holder refers to it, and no present lease uses it. `memory`
+    /// is the former lease that the machine remembers, which may still refer to it.
     pub(super) fn is_free(&self, memory: Option<&Leased>) -> bool {
         let known = memory.is_some_and(|former| Arc::ptr_eq(&former.lease, &self.lease));
         Arc::strong_count(&self.lease) == 1 + usize::from(self.gated) + usize::from(known)

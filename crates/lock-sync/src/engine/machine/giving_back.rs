@@ -72,8 +72,8 @@ impl<W> Machine<W> {
         }
     }
 
-    /// `None` while one of these is still to come back to the store. Otherwise the error if the store does not answer.
-    /// A part also comes back if a holder of this process uses it, or with the whole lease.
+    /// `None` while the caller has to wait for one of these. Fails if all that are still to come back wait for a store
+    /// that does not answer. A part also counts as back if a holder of this process uses it, or with the whole lease.
     pub(in super::super) fn returned(&self, parts: &[Return]) -> Option<Result<(), Error>> {
         let coming = parts.iter().filter_map(|part| {
             let seat = &self.seats[self.seat_of(part.owner)?];

@@ -14,7 +14,7 @@
 //! The machine keeps these invariants in every order of events:
 //! - the modes of simultaneous holders are compatible;
 //! - waiters are served in the order in which they came;
-//! - this process has at most one request for a lease under way, and each request has its own owner;
+//! - the machine has at most one request for a lease under way, and each claim has an owner token of its own;
 //! - the machine forgets a claim that the store may hold only when the claim is released or its lease has
 //!   ended;
 //! - while other processes wait, the lock goes back to the store within the budget;
@@ -235,8 +235,8 @@ impl<W> Machine<W> {
         self.seats.iter().position(owners)
     }
 
-    /// Whether a release waits that no guard keeps alive: it has failed and waits for another try, or permits are to be
-    /// forgotten once the unused permits beside them are back.
+    /// Whether a release has to wait although no guard keeps the entry alive. There are two cases: the release has
+    /// failed and is due again later, or forgotten permits wait until the unused permits beside them are back.
     pub(super) fn release_waits(&self) -> bool {
         self.seats.iter().any(|seat| {
             let fails = seat.going().is_some_and(|going| going.release.is_failing());

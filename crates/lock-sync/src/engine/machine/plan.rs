@@ -345,7 +345,7 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether to ask for tokens before the lease is due.
+    /// Whether to ask for tokens before the renewal of the lease is due.
     #[inline]
     fn wants_stock(&self, leased: &Leased) -> bool {
         if leased.tokens.asked || leased.tokens.wanted {

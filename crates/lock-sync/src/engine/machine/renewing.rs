@@ -13,7 +13,7 @@ use crate::error::LossReason;
 /// How many tokens a renewal asks for, if it asks for tokens.
 const STOCK: u32 = 8192;
 
-/// A renewal is late after this part of the lease.
+/// A renewal is late if it leaves later than planned by more than the length of the lease divided by this number.
 const LATE: u32 = 6;
 
 impl<W> Machine<W> {

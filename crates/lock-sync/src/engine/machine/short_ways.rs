@@ -38,9 +38,9 @@ impl<W> Machine<W> {
         })
     }
 
-    /// The short way from an exclusive holder, or from a holder of permits, to the next waiter, if it wants the same
-    /// and no other process wants the lock. `None` if it was not taken. Otherwise the waker of that waiter, if it has
-    /// left one.
+    /// The short way from an exclusive holder, or from a holder of permits, to the next waiter, if that waiter wants
+    /// the mode of the holder and no other process wants the lock. `None` if the holder cannot take this way. Otherwise
+    /// returns the waker that the waiter has left, if there is one.
     ///
     /// The first holder after an event reads the clock. If it may pass the lease on, later holders may as well, until the
     /// next event. A tick comes before that stops being true. If the tick is late, the lease may be over: the waiter
@@ -93,7 +93,7 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether neither the end, nor an upgrade, nor a limit of holds is to be considered.
+    /// Whether the machine is open, no holder waits for an upgrade, and holds have no limit.
     pub(super) fn is_plain(&self) -> bool {
         !self.closed && self.upgrade.is_none() && self.policy.max_hold.is_none()
     }

@@ -7,7 +7,8 @@ use lock_core::{Instant, Mode, Ttl};
 use super::leased::{Leased, PAUSE};
 use super::{Manner, Policy};
 
-/// A process passes a lease on only while a twentieth of the lease is left, or this time if that is less.
+/// A process passes a renewed lease on only while more than a twentieth of the lease is left, or more than this time if
+/// that is less.
 const SLICE: Duration = Duration::from_millis(100);
 /// A process returns even a quiet lease after this time, because clients without a place in the store's queue may
 /// want it.
