@@ -38,6 +38,11 @@ use crate::Redlock;
 /// holder and then its write arrive at a node that late, loads may see the earlier value there, as not settled, until the
 /// next value is stored. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
 ///
+/// A holder may ask again for a claim that it holds. If such a request reaches a node only after the lease is over there,
+/// the node grants the claim again. A write of this holder that comes behind the request is then accepted, although
+/// another holder may have loaded the earlier value meanwhile. If the other holder has written a value, the node refuses
+/// the write by its token, so no value is lost.
+///
 /// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
 /// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see
 /// there cannot become settled. If this majority has two values under one token, the holder also loads from the other
