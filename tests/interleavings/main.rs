@@ -46,29 +46,29 @@ const VISITS: usize = 2;
 
 #[test]
 fn processes_take_turns() {
-    explore(Scene::with(Handoff::Fair));
+    tell(Scene::with(Handoff::Fair));
 }
 
 #[test]
 fn a_budget_is_shared_out() {
-    explore(Scene::with(budget()));
+    tell(Scene::with(budget()));
 }
 
 #[test]
 fn a_kept_lease_is_given_up_when_it_is_wanted() {
     let cache = Some(Duration::from_secs(2));
-    explore(Scene { cache, ..Scene::with(Handoff::Fair) });
+    tell(Scene { cache, ..Scene::with(Handoff::Fair) });
 }
 
 #[test]
 fn a_kept_lease_is_handed_on_within_the_budget() {
     let cache = Some(Duration::from_secs(60));
-    explore(Scene { cache, ..Scene::with(budget()) });
+    tell(Scene { cache, ..Scene::with(budget()) });
 }
 
 #[test]
 fn a_lease_with_many_tokens_goes_from_task_to_task() {
-    explore(Scene { rounds: 6, rival: false, generous: true, ..Scene::with(Handoff::Fair) });
+    tell(Scene { rounds: 6, rival: false, generous: true, ..Scene::with(Handoff::Fair) });
 }
 
 /// The tasks, the store and the other process of a run.
@@ -94,15 +94,16 @@ fn budget() -> Handoff {
     Handoff::Budget { handoffs: 1, time: Duration::from_secs(1) }
 }
 
-/// Random schedules show what many small steps do to one another. Schedules with priorities show what happens if one
-/// thread is held up for long.
-fn explore(scene: Scene) {
-    run(RandomScheduler::new(SCHEDULES), scene);
-    run(PctScheduler::new(4, SCHEDULES), scene);
+fn tell(scene: Scene) {
+    explore(move |runtime| live(runtime, scene));
 }
 
-fn run(scheduler: impl Scheduler + 'static, scene: Scene) {
-    runner(scheduler).run(move || live(scene));
+/// Random schedules show what many small steps do to one another. Schedules with priorities show what happens if one
+/// thread is held up for long.
+fn explore(live: impl Fn(&Runtime) + Clone + Send + Sync + 'static) {
+    let story = move || beside_the_driver(&live);
+    runner(RandomScheduler::new(SCHEDULES)).run(story.clone());
+    runner(PctScheduler::new(4, SCHEDULES)).run(story);
 }
 
 fn runner<S: Scheduler + 'static>(scheduler: S) -> Runner<S> {
@@ -112,18 +113,26 @@ fn runner<S: Scheduler + 'static>(scheduler: S) -> Runner<S> {
     Runner::new(scheduler, config)
 }
 
-fn live(scene: Scene) {
+/// Lives beside the thread of the runtime, and ends that thread.
+fn beside_the_driver(live: impl FnOnce(&Runtime)) {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let runtime = Arc::new(runtime);
     let context = runtime.enter();
-    let allowed = if let Handoff::Budget { handoffs, .. } = scene.handoff { handoffs } else { 0 };
-    let store = Remote::new(Store::new(allowed, scene.generous));
-    let world = World::new(store.clone(), &runtime, scene);
     let over = Arc::new(AtomicBool::new(false));
     let driver = thread::spawn({
         let (runtime, over) = (Arc::clone(&runtime), Arc::clone(&over));
         move || drive(&runtime, &over)
     });
+    live(&runtime);
+    over.store(true, Ordering::SeqCst);
+    driver.join().unwrap();
+    drop(context);
+}
+
+fn live(runtime: &Runtime, scene: Scene) {
+    let allowed = if let Handoff::Budget { handoffs, .. } = scene.handoff { handoffs } else { 0 };
+    let store = Remote::new(Store::new(allowed, scene.generous));
+    let world = World::new(store.clone(), runtime, scene);
     let tasks: Vec<_> = (0..TASKS).map(|_| spawn(&world, World::task)).collect();
     let spectator = spawn(&world, |world| world.spectator.watch());
     let rival = scene.rival.then(|| spawn(&world, World::rival));
@@ -141,9 +150,6 @@ fn live(scene: Scene) {
     while store.visit(|store, _| store.is_watched()) {
         thread::yield_now();
     }
-    over.store(true, Ordering::SeqCst);
-    driver.join().unwrap();
-    drop(context);
 }
 
 /// The thread of the runtime, on which the driver of the locks lives. It lets the time go on as well.

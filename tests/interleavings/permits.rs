@@ -10,13 +10,12 @@ use lock_core::{ErrorKind, PermitBackend};
 use lock_interleavings::{Lease, Locks, OwnedSemaphorePermit, Semaphore};
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
-use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::sync::atomic::Ordering;
 use shuttle::sync::{Mutex, MutexGuard};
 use shuttle::thread;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
-use super::{SCHEDULES, advance, chance, drive, key, runner, take_time, ttl, up_to, wait};
+use super::{advance, chance, explore, key, take_time, ttl, up_to, wait};
 
 const PERMITS: usize = 4;
 /// So many permits can be forgotten that each request finds enough of them.
@@ -28,30 +27,30 @@ const ROUNDS: usize = 3;
 
 #[test]
 fn permits_are_never_more_than_there_are() {
-    explore(Scene::default()).assert_all();
+    tell(Scene::default()).assert_all();
 }
 
 #[test]
 fn permits_are_never_more_than_there_are_when_requests_and_leases_are_lost() {
-    explore(Scene { stormy: true, ..Scene::default() }).assert_all();
+    tell(Scene { stormy: true, ..Scene::default() }).assert_all();
 }
 
 #[test]
 #[should_panic(expected = "too many permits")]
 fn a_process_that_the_store_does_not_count_is_found_out() {
-    explore(Scene { flaw: Some(Flaw::Apart), ..Scene::default() });
+    tell(Scene { flaw: Some(Flaw::Apart), ..Scene::default() });
 }
 
 #[test]
 #[should_panic(expected = "left behind")]
 fn a_permit_that_does_not_come_back_is_found_out() {
-    explore(Scene { flaw: Some(Flaw::Keeps), ..Scene::default() });
+    tell(Scene { flaw: Some(Flaw::Keeps), ..Scene::default() });
 }
 
 #[test]
 #[should_panic(expected = "too many permits")]
 fn a_forgotten_permit_that_comes_back_is_found_out() {
-    explore(Scene { flaw: Some(Flaw::Remembers), ..Scene::default() });
+    tell(Scene { flaw: Some(Flaw::Remembers), ..Scene::default() });
 }
 
 #[derive(Clone, Copy, Default)]
@@ -97,28 +96,15 @@ fn note(count: &AtomicUsize) {
     count.fetch_add(1, Ordering::SeqCst);
 }
 
-fn explore(scene: Scene) -> Arc<Seen> {
+fn tell(scene: Scene) -> Arc<Seen> {
     let seen = Arc::<Seen>::default();
-    run(RandomScheduler::new(SCHEDULES), scene, &seen);
-    run(PctScheduler::new(4, SCHEDULES), scene, &seen);
+    let noted = Arc::clone(&seen);
+    explore(move |runtime| live(runtime, scene, &noted));
     seen
 }
 
-fn run(scheduler: impl Scheduler + 'static, scene: Scene, seen: &Arc<Seen>) {
-    let seen = Arc::clone(seen);
-    runner(scheduler).run(move || live(scene, &seen));
-}
-
-fn live(scene: Scene, seen: &Arc<Seen>) {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let runtime = Arc::new(runtime);
-    let context = runtime.enter();
-    let hall = Arc::new(Hall::new(&runtime, scene, seen));
-    let over = Arc::new(AtomicBool::new(false));
-    let driver = thread::spawn({
-        let (runtime, over) = (Arc::clone(&runtime), Arc::clone(&over));
-        move || drive(&runtime, &over)
-    });
+fn live(runtime: &Runtime, scene: Scene, seen: &Arc<Seen>) {
+    let hall = Arc::new(Hall::new(runtime, scene, seen));
     let tasks = (0..2 * TASKS).map(|number| hall.spawn(move |hall| hall.work(number % 2)));
     let mut threads: Vec<_> = tasks.collect();
     if scene.stormy {
@@ -136,9 +122,6 @@ fn live(scene: Scene, seen: &Arc<Seen>) {
     hall.check_the_end();
     hall.note_pools();
     drop(hall);
-    over.store(true, Ordering::SeqCst);
-    driver.join().unwrap();
-    drop(context);
 }
 
 struct Process {
@@ -155,7 +138,7 @@ struct Use {
     lease: Lease,
 }
 
-/// What is known of all tasks. No thread changes place with another while a thread looks at it.
+/// What is known of all tasks. No task begins or ends a use while a thread looks at it.
 #[derive(Default)]
 struct Uses {
     last: usize,

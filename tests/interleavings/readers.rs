@@ -12,29 +12,28 @@ use lock_interleavings::{
 };
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
-use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::sync::atomic::Ordering;
 use shuttle::thread;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
-use super::{SCHEDULES, advance, chance, drive, key, owner, runner, take_time, ttl, up_to};
+use super::{advance, chance, explore, key, owner, take_time, ttl, up_to};
 
 const READERS: usize = 3;
 const ROUNDS: usize = 5;
 
 #[test]
 fn readers_and_a_writer_take_turns() {
-    explore(Scene { rival: false, ends: false });
+    tell(Scene { rival: false, ends: false });
 }
 
 #[test]
 fn readers_share_a_lease_until_another_process_wants_it() {
-    explore(Scene { rival: true, ends: false });
+    tell(Scene { rival: true, ends: false });
 }
 
 #[test]
 fn readers_hear_of_the_end() {
-    explore(Scene { rival: true, ends: true });
+    tell(Scene { rival: true, ends: true });
 }
 
 #[derive(Clone, Copy)]
@@ -45,25 +44,12 @@ struct Scene {
     ends: bool,
 }
 
-fn explore(scene: Scene) {
-    run(RandomScheduler::new(SCHEDULES), scene);
-    run(PctScheduler::new(4, SCHEDULES), scene);
+fn tell(scene: Scene) {
+    explore(move |runtime| live(runtime, scene));
 }
 
-fn run(scheduler: impl Scheduler + 'static, scene: Scene) {
-    runner(scheduler).run(move || live(scene));
-}
-
-fn live(scene: Scene) {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let runtime = Arc::new(runtime);
-    let context = runtime.enter();
-    let house = Arc::new(House::new(&runtime, scene));
-    let over = Arc::new(AtomicBool::new(false));
-    let driver = thread::spawn({
-        let (runtime, over) = (Arc::clone(&runtime), Arc::clone(&over));
-        move || drive(&runtime, &over)
-    });
+fn live(runtime: &Runtime, scene: Scene) {
+    let house = Arc::new(House::new(runtime, scene));
     let mut threads: Vec<_> = (0..READERS).map(|_| house.spawn(House::read)).collect();
     threads.push(house.spawn(House::write));
     if scene.rival {
@@ -81,9 +67,6 @@ fn live(scene: Scene) {
     block_on(house.locks.shutdown());
     assert_eq!(house.store.live_leases(), 0, "left behind on the store");
     drop(house);
-    over.store(true, Ordering::SeqCst);
-    driver.join().unwrap();
-    drop(context);
 }
 
 /// One process, the store, and the guards of the process.

@@ -17,7 +17,7 @@ use super::{chance, take_time};
 
 /// The store, as the process reaches it.
 ///
-/// One visit is one step: threads change before it and after it.
+/// Visits follow one another. Threads may change during a visit, too, when the store looks at a lease of the process.
 #[derive(Clone)]
 pub(super) struct Remote(Arc<Mutex<Store>>);
 
