@@ -281,7 +281,7 @@ enum Act {
     Overtake,
     Refuse(usize),
     Hear(usize),
-    Settle,
+    Free,
     Win,
     End,
     Pass(u64),
@@ -294,7 +294,7 @@ fn act() -> impl Strategy<Value = Act> {
         Just(Act::Overtake),
         (0..NODES).prop_map(Act::Refuse),
         (0..NODES).prop_map(Act::Hear),
-        Just(Act::Settle),
+        Just(Act::Free),
         Just(Act::Win),
         Just(Act::End),
         (1..40u64).prop_map(Act::Pass),
@@ -327,7 +327,7 @@ proptest! {
                     dies.push(ballots[node]);
                 }
                 Act::Hear(_) => {}
-                Act::Settle => {
+                Act::Free => {
                     for ballot in owed.drain(..) {
                         claims.freed(&claim, ballot);
                     }

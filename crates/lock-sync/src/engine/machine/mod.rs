@@ -240,7 +240,8 @@ impl<W> Machine<W> {
     pub(super) fn release_waits(&self) -> bool {
         self.seats.iter().any(|seat| {
             let fails = seat.going().is_some_and(|going| going.release.is_failing());
-            fails || seat.live().is_some_and(|leased| leased.is_held() && leased.holds.live() == 0)
+            let left = |leased: &Leased| leased.holds.live() == 0 && leased.holds.has_forgotten();
+            fails || seat.live().is_some_and(left)
         })
     }
 

@@ -316,15 +316,17 @@ impl<W> Machine<W> {
         upgrade.is_some_and(|upgrade| self.queue.patience(upgrade.id) == Some(Patience::Try))
     }
 
-    /// Whether the first waiter wants permits that do not fit on this lease, although the lease has permits that no
-    /// holder uses. The process returns those at once, because it asks for more only afterwards. Once it has asked,
-    /// there is no hurry. A shutdown does not wait until the process may want the permits again.
+    /// Whether the process returns the permits of this lease that no holder uses at once. It does in a shutdown. It also
+    /// does if the first waiter wants permits that do not fit on this lease, because it asks for more only afterwards.
+    /// Once it has asked, there is no hurry.
     fn is_hurried(&self, leased: &Leased) -> bool {
         let lease = leased.claim.mode;
+        if !lease.counts() || self.closed {
+            return lease.counts();
+        }
         let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
         let want = self.queue.first_want().filter(|want| beside(lease, *want));
-        let is_wanted = !asks && want.is_some_and(|want| !leased.has_room(want));
-        lease.counts() && (is_wanted || self.closed)
+        !asks && want.is_some_and(|want| !leased.has_room(want))
     }
 
     // ---- Renewals ----
