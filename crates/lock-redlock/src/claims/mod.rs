@@ -57,6 +57,10 @@ struct Entry {
     unheard: NodeSet,
     /// The nodes that have lost their ballot of a lease.
     lost: NodeSet,
+    /// The nodes that have granted the standing ballot, in answer to the last request for their vote.
+    granted: NodeSet,
+    /// The node of each request for a vote by the standing ballot that is still awaited.
+    awaited: Vec<usize>,
     /// The dead ballots whose release a node has not confirmed yet; and whether the vote may still be under way.
     owed: Vec<(Ballot, bool)>,
     /// Unless a renewal succeeds, no node has a ballot after this time.
@@ -83,6 +87,17 @@ pub(crate) enum Begun {
     /// The request waits for the outcome of an earlier request. If there is no outcome, it begins
     /// again.
     Joined(oneshot::Receiver<Outcome>),
+}
+
+/// Whether a node has granted a ballot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// The node has granted the ballot, and no request for its vote is under way.
+    Yes,
+    /// A request for its vote is under way.
+    Soon,
+    /// The node has not answered the last request for its vote, has refused the ballot, or has lost it.
+    No,
 }
 
 /// The state of a claim when a renewal begins.
@@ -209,11 +224,23 @@ impl Claims {
         (0..self.nodes).filter(lacks).map(|node| Ballot { node, owner }).collect()
     }
 
+    /// Whether a node has a ballot, as far as is known here, so that no vote for the ballot is on its way to the node.
+    pub(crate) fn given(&self, claim: &Claim, ballot: Ballot) -> Given {
+        let state = self.state.lock();
+        match state.entries.get(claim) {
+            // Another process may have the claim.
+            None if !state.spent.has(claim) => Given::Yes,
+            Some(entry) if entry.owner == Some(ballot.owner) => entry.given(ballot.node),
+            _ => Given::No,
+        }
+    }
+
     /// A node has lost the ballot of a lease.
     pub(crate) fn lost(&self, claim: &Claim, ballot: Ballot) {
         let mut state = self.state.lock();
         if let Some(entry) = state.entries.get_mut(claim).filter(|it| it.has(ballot)) {
             entry.lost.insert(ballot.node);
+            entry.granted.remove(ballot.node);
         }
     }
 
@@ -243,13 +270,14 @@ impl Claims {
     /// A node has not granted a ballot. If the node was asked more than once, this answer may be an old one.
     pub(crate) fn refused(&self, claim: &Claim, ballot: Ballot) {
         let mut state = self.state.lock();
-        if let Some(entry) = state.entries.get_mut(claim)
-            && !entry.repeated.contains(ballot.node)
-        {
-            entry.bury(ballot);
-            // No vote can come any more, so no release is due.
-            entry.pay(ballot);
-            entry.note_answer(ballot);
+        if let Some(entry) = state.entries.get_mut(claim) {
+            entry.note_end(ballot, false);
+            if !entry.repeated.contains(ballot.node) {
+                entry.bury(ballot);
+                // No vote can come any more, so no release is due.
+                entry.pay(ballot);
+                entry.note_answer(ballot);
+            }
         }
         state.tidy(claim);
     }
@@ -259,6 +287,7 @@ impl Claims {
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
         if let Some(entry) = self.state.lock().entries.get_mut(claim) {
             entry.note_vote(ballot);
+            entry.note_end(ballot, true);
         }
         self.missed(claim, ballot, false, now)
     }
@@ -266,8 +295,13 @@ impl Claims {
     /// As [`heard`](Self::heard), for a node that may have granted a ballot. Its vote is `late` if it may still arrive.
     pub(crate) fn missed(&self, claim: &Claim, ballot: Ballot, late: bool, now: Instant) -> bool {
         let mut state = self.state.lock();
-        if state.entries.get(claim).is_some_and(|entry| entry.wants(ballot, now)) {
-            return true;
+        if let Some(entry) = state.entries.get_mut(claim) {
+            if late {
+                entry.note_end(ballot, false);
+            }
+            if entry.wants(ballot, now) {
+                return true;
+            }
         }
         state.spent.add(claim, now);
         let entry = self.entry(&mut state, claim, now);
@@ -341,6 +375,7 @@ impl State {
             return Vec::new();
         };
         entry.held = None;
+        (entry.granted, entry.awaited) = Default::default();
         let (Some(owner), nodes) = (entry.owner.take(), std::mem::take(&mut entry.standing)) else {
             return Vec::new();
         };
@@ -368,7 +403,21 @@ impl Entry {
     fn new(life: u64, until: Instant) -> Self {
         let (asking, held, owner) = Default::default();
         let (standing, repeated, unheard, lost, owed) = Default::default();
-        Self { life, asking, held, owner, standing, repeated, unheard, lost, owed, until }
+        let (granted, awaited) = Default::default();
+        Self {
+            life,
+            asking,
+            held,
+            owner,
+            standing,
+            repeated,
+            unheard,
+            lost,
+            granted,
+            awaited,
+            owed,
+            until,
+        }
     }
 
     fn valid(&self, now: Instant) -> Option<Held> {
@@ -407,6 +456,33 @@ impl Entry {
         self.standing.insert(node);
         self.unheard.insert(node);
         self.lost.remove(node);
+        self.granted.remove(node);
+        self.awaited.push(node);
+    }
+
+    /// A request for a vote is not awaited any more: the node has granted the ballot, has not granted it, or has not
+    /// answered.
+    fn note_end(&mut self, ballot: Ballot, is_granted: bool) {
+        if self.owner != Some(ballot.owner) {
+            return;
+        }
+        let place = self.awaited.iter().position(|node| *node == ballot.node);
+        place.map(|place| self.awaited.swap_remove(place));
+        match is_granted {
+            true => self.granted.insert(ballot.node),
+            false => drop(self.granted.remove(ballot.node)),
+        }
+    }
+
+    /// Whether a node has the standing ballot, and no further request for its vote is awaited.
+    fn given(&self, node: usize) -> Given {
+        if self.awaited.contains(&node) {
+            Given::Soon
+        } else if self.granted.contains(node) {
+            Given::Yes
+        } else {
+            Given::No
+        }
     }
 
     /// A vote has come.

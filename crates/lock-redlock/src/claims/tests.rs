@@ -248,6 +248,41 @@ fn an_old_refusal_takes_no_ballot_away_that_was_asked_for_again() {
     assert!(!stands(&claims, &claim, again[0], NOW) && stands(&claims, &claim, again[1], NOW));
 }
 
+/// Each of two requests may be the one that the node answers first, or never.
+#[test]
+fn a_node_has_granted_a_ballot_when_the_last_of_its_requests_has_an_answer() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let ballot = ask(&claims, &asker, &claim, NOW)[0];
+    let given = || claims.given(&claim, ballot);
+    assert_eq!(given(), Given::Soon);
+    claims.note_request(&claim, ballot, NOW).unwrap();
+    claims.heard(&claim, ballot, NOW);
+    assert_eq!(given(), Given::Soon);
+    claims.missed(&claim, ballot, true, NOW);
+    assert_eq!(given(), Given::No);
+    claims.note_request(&claim, ballot, NOW).unwrap();
+    claims.heard(&claim, ballot, NOW);
+    assert_eq!(given(), Given::Yes);
+    claims.lost(&claim, ballot);
+    assert_eq!(given(), Given::No);
+    claims.note_request(&claim, ballot, NOW).unwrap();
+    claims.heard(&claim, ballot, NOW);
+    asker.win(ballot.owner, held(after(9)), NOW).unwrap();
+    drop(asker);
+    assert_eq!(given(), Given::Yes);
+    claims.end(&claim, NOW);
+    assert_eq!(given(), Given::No);
+}
+
+/// The process does not know what another process has heard of the nodes.
+#[test]
+fn the_claim_of_another_process_counts_as_granted() {
+    let (claims, claim) = (claims(), claim());
+    let ballot = Ballot { node: 0, owner: claim.owner };
+    assert_eq!(claims.given(&claim, ballot), Given::Yes);
+}
+
 #[test]
 fn a_lease_that_is_over_is_not_renewed() {
     let (claims, claim) = (claims(), claim());

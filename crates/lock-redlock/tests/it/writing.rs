@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::FutureExt;
+use lock_core::memory::Verb;
 use lock_core::{
     Acquire, AcquireOutcome, Backend, CellBackend, Claim, FencingToken, Released, Stored,
 };
@@ -113,7 +114,10 @@ async fn a_vote_that_comes_after_the_write_brings_no_value() {
     held.write(Some(b"two")).await;
     gate.open();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(held.kept_by(held.other).await, Some(b"two".to_vec()));
+    assert_eq!(held.kept_by(held.other).await, None);
+    // Now the node is known to have the lease.
+    held.write(Some(b"three")).await;
+    assert_eq!(held.kept_by(held.other).await, Some(b"three".to_vec()));
     held.release().await;
 }
 
@@ -156,6 +160,21 @@ async fn a_node_that_has_voted_for_a_contender_gets_no_value() {
     assert_eq!(held.kept_by(held.other).await, None);
     held.release().await;
     until(|| held.cluster.leases() == 1).await;
+}
+
+/// As when the nodes are asked at once, and one of them is slow.
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_a_vote_that_is_under_way() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    node(&quorum, 2).faults().on(Verb::Vote).delay_requests(REST / 2);
+    let claim = claim("a");
+    let token = granted(&quorum, &claim, TTL).await.tokens.last();
+    let votes = node(&quorum, 2).stats().votes;
+    let stored = quorum.store(&claim, token, Some(b"value")).await.unwrap();
+    assert_eq!(stored, Stored::Written);
+    assert_eq!(cluster.stores[2].load(&claim.key).await.unwrap().unwrap().value, b"value");
+    assert_eq!(node(&quorum, 2).stats().votes, votes);
 }
 
 /// The contender has the vote of the node for a moment. A majority has the value earlier.

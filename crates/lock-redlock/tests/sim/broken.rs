@@ -99,9 +99,10 @@ fn a_value_that_few_nodes_have_must_not_be_relied_on() {
     goes_wrong(VALUES, Flaw::TrustsAnyValue, Wrong::Value);
 }
 
+/// A later holder may have loaded the earlier value, and left.
 #[test]
-fn a_holder_must_load_from_the_nodes_that_granted_its_claim() {
-    goes_wrong(Faults { values: true, ..FORGETTING }, Flaw::LoadsAnywhere, Wrong::Late);
+fn a_node_must_not_write_for_a_claim_whose_lease_is_over() {
+    goes_wrong(VALUES, Flaw::WritesLate, Wrong::Late);
 }
 
 #[test]

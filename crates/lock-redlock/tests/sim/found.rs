@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, OwnerToken, Released, Renew, Renewal, Ttl,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, Grant, OwnerToken, Released, Renew,
+    Renewal, Stored, Ttl,
 };
-use lock_redlock::Redlock;
+use lock_redlock::{Builder, Redlock};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
@@ -18,10 +19,20 @@ fn claim(owner: u8) -> Claim {
     Claim::exclusive(key_of(0), OwnerToken::from_bytes([owner; 16]))
 }
 
-async fn join(stores: &[MemoryBackend]) -> Redlock<MemoryBackend> {
+fn builder(stores: &[MemoryBackend]) -> Builder<MemoryBackend> {
     let nodes = stores.iter().map(MemoryBackend::client);
-    let quorum = Redlock::builder().nodes(nodes).on_runtime(Handle::current()).build().await;
-    let quorum = quorum.unwrap();
+    Redlock::builder().nodes(nodes).on_runtime(Handle::current())
+}
+
+async fn join(stores: &[MemoryBackend]) -> Redlock<MemoryBackend> {
+    let quorum = builder(stores).build().await.unwrap();
+    quorum.init().await.unwrap();
+    quorum
+}
+
+/// A client that drops no request, however late the answer is.
+async fn join_patiently(stores: &[MemoryBackend]) -> Redlock<MemoryBackend> {
+    let quorum = builder(stores).node_timeout(20 * TTL.duration()).build().await.unwrap();
     quorum.init().await.unwrap();
     quorum
 }
@@ -33,6 +44,20 @@ fn node(quorum: &Redlock<MemoryBackend>, number: usize) -> &MemoryBackend {
 async fn vote(store: &MemoryBackend, claim: Claim, ttl: Ttl) {
     let attempt = store.try_acquire(&Acquire::new(claim, ttl)).await;
     assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
+}
+
+async fn granted(quorum: &Redlock<MemoryBackend>, owner: u8) -> Grant {
+    match quorum.try_acquire(&Acquire::new(claim(owner), TTL)).await {
+        Ok(AcquireOutcome::Granted(grant)) => grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+/// The lease of claim 1 ends. Claim 2 gets the lock, and gives it back.
+async fn pass_on(quorum: &Redlock<MemoryBackend>) {
+    sleep(TTL.duration() * 2).await;
+    granted(quorum, 2).await;
+    assert!(matches!(quorum.release(&claim(2)).await, Ok(Released::Freed { .. })));
 }
 
 /// A vote for another claim and a missing answer looked like a split vote, in which one claim gives way.
@@ -118,4 +143,59 @@ async fn a_release_that_overtakes_its_vote_frees_no_node() {
     late.open();
     let attempt = other.try_acquire(&Acquire::new(claim(2), TTL)).await;
     assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
+}
+
+/// A write was sent while a vote was under way: that of the first request, or of a repetition for the held claim. The
+/// node got both after the lease. It granted the lease anew, and accepted the write, although another holder had loaded
+/// the earlier value.
+#[tokio::test(start_paused = true)]
+async fn no_write_is_sent_while_a_vote_is_under_way() {
+    for is_repeated in [false, true] {
+        let stores = [(); 3].map(|()| MemoryBackend::new());
+        let (quorum, other) = (join_patiently(&stores).await, join(&stores).await);
+        if is_repeated {
+            granted(&quorum, 1).await;
+        }
+        let [vote, write, _release] = [Verb::Vote, Verb::Cell, Verb::Release]
+            .map(|verb| node(&quorum, 2).faults().on(verb).hold_requests());
+        let token = granted(&quorum, 1).await.tokens.last();
+        let stored = quorum.store(&claim(1), token, Some(b"value")).await.unwrap();
+        assert_eq!(stored, Stored::Written);
+        pass_on(&other).await;
+
+        vote.open();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(stores[2].live_leases(), 1);
+        write.open();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(stores[2].load(&claim(1).key).await.unwrap(), None, "{is_repeated}");
+    }
+}
+
+/// Any majority may lack a value that becomes settled later.
+#[tokio::test(start_paused = true)]
+async fn a_holder_must_load_from_the_nodes_that_granted_its_claim() {
+    let stores = [(); 3].map(|()| MemoryBackend::new());
+    let (quorum, other) = (join(&stores).await, join(&stores).await);
+    let key = claim(1).key;
+    let token = granted(&quorum, 1).await.tokens.last();
+    let [late, _never] =
+        [1, 2].map(|late| node(&quorum, late).faults().on(Verb::Cell).hold_requests());
+    quorum.store(&claim(1), token, Some(b"value")).await.unwrap_err();
+    for node in [0, 2] {
+        stores[node].release(&claim(1)).await.unwrap();
+    }
+
+    granted(&other, 2).await;
+    let slow = node(&other, 0).faults().on(Verb::Cell).hold_requests();
+    assert_eq!(other.load(&key).await.unwrap(), None);
+    other.load_under(&claim(2)).await.unwrap_err();
+    slow.open();
+    let found = other.load_under(&claim(2)).await.unwrap().unwrap();
+    assert_eq!((&found.value[..], found.settled), (&b"value"[..], false));
+
+    late.open();
+    sleep(Duration::from_secs(1)).await;
+    let found = other.load(&key).await.unwrap().unwrap();
+    assert_eq!((&found.value[..], found.settled), (&b"value"[..], true));
 }

@@ -247,6 +247,11 @@ impl CellBackend for SimNode {
         let (claim, value, flaw) = (self.named(claim), value.map(<[u8]>::to_vec), self.flaw());
         let write = move |store: &MemoryBackend| match flaw {
             Flaw::KeepsNoValues => Ok(Stored::Written),
+            Flaw::WritesLate => {
+                let held = Acquire::new(claim.clone(), Ttl::MIN);
+                let _granted = at_once(store.try_acquire(&held));
+                at_once(store.store(&claim, token, value.as_deref()))
+            }
             _ => at_once(store.store(&claim, token, value.as_deref())),
         };
         self.send("store", false, write).await?.answer

@@ -90,8 +90,8 @@ pub(crate) enum Flaw {
     KeepsNoValues,
     /// Clients take every value that they find for settled.
     TrustsAnyValue,
-    /// Holders load from any majority of nodes.
-    LoadsAnywhere,
+    /// Nodes write for a claim whose lease is over, if no other claim has a lease.
+    WritesLate,
 }
 
 /// Everything that is fixed before a story begins.

@@ -15,10 +15,8 @@ impl Client {
         let began = self.world.history(|history| history.values.step());
         let polls = self.polls();
         let loaded = match held {
-            Some(held) if self.world.plan.flaw != Flaw::LoadsAnywhere => {
-                some_of(self.quorum.load_under(&held.request.claim), polls).await
-            }
-            _ => some_of(self.quorum.load(key), polls).await,
+            Some(held) => some_of(self.quorum.load_under(&held.request.claim), polls).await,
+            None => some_of(self.quorum.load(key), polls).await,
         };
         self.log(|| format!("loads, and is answered {loaded:?}"));
         let Some(Ok(cell)) = loaded else { return };

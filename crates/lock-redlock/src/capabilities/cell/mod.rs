@@ -16,10 +16,11 @@ use crate::Redlock;
 /// A majority stores each value, so every majority has a node that knows it. If a write was reported as
 /// [written](Stored::Written), every later load returns its value, until a later value is written.
 ///
-/// A write asks all nodes. If only some nodes have voted for the lease, the other nodes vote for the lease first. When a
-/// majority has written the value, the write waits for the other nodes for two more round trips of a quorum, and for at
+/// A write asks all nodes. A node that has not voted for the lease votes before it gets the value. When a majority has
+/// written the value, the write waits for the other nodes for two more round trips of a quorum, and for at
 /// least 20 ms. It does not wait for nodes that are known to be missing. So the value is on all nodes that are there, and
-/// outlives the loss of a minority. There is one exception: a node whose vote another client has during that time. The quorum copies the value to no node later. A node that has lost its data votes
+/// outlives the loss of a minority. There are two exceptions: a node whose vote another client has during that time, and
+/// a node that does not answer the request for its vote in that time. The quorum copies the value to no node later. A node that has lost its data votes
 /// again after a while, and counts as a node that never had the value. If the nodes that missed the value and the nodes
 /// that lost it are a majority, a load may not see the value.
 ///
@@ -38,10 +39,10 @@ use crate::Redlock;
 /// holder and then its write arrive at a node that late, loads may see the earlier value there, as not settled, until the
 /// next value is stored. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
 ///
-/// A holder may ask again for a claim that it holds. If such a request reaches a node only after the lease is over there,
-/// the node grants the claim again. A write of this holder that comes behind the request is then accepted, although
-/// another holder may have loaded the earlier value meanwhile. If the other holder has written a value, the node refuses
-/// the write by its token, so no value is lost.
+/// The write of an earlier holder can become known after a later holder has loaded the earlier value, if requests are
+/// delayed by more than a lease: a node has to get a vote for the earlier holder after the lease, and after the vote a
+/// write that was sent before the vote, or after the answer to a repetition of the vote. If the later holder has written a
+/// value, the node refuses the write by its token, so no value is lost.
 ///
 /// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
 /// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see

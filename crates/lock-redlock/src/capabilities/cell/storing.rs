@@ -13,6 +13,7 @@ use super::kept::ERASED;
 use crate::asked::Asked;
 use crate::background::pause;
 use crate::ballot::Ballot;
+use crate::claims::Given;
 use crate::counts::{Fate, Writes};
 use crate::inner::Core;
 use crate::quorum::NodeSet;
@@ -80,7 +81,11 @@ impl Write {
         outcome
     }
 
-    /// Asks all nodes. The nodes that are absent do not vote first: their votes would come too late.
+    /// Asks the nodes that have granted the lease to write, and the others to vote first. An absent node would vote too
+    /// late.
+    ///
+    /// A value goes to no node while a vote is under way to the node. Otherwise both could arrive after the lease: the
+    /// node would grant the lease anew, and accept the value, although a later holder may have loaded the earlier value.
     fn ask<N>(
         self: &Arc<Self>,
         core: &Arc<Core<N>>,
@@ -90,16 +95,13 @@ impl Write {
     where
         N: QuorumNode + CellBackend,
     {
-        let lacking = core.claims.lacking(&self.claim, core.clock.now());
         core.ask(core.quorum.all(), |core, node| {
-            let ballot = Ballot { node, owner };
-            let votes = lacking.contains(&ballot) && !absent.contains(node);
-            let write = Arc::clone(self);
+            let (ballot, write) = (Ballot { node, owner }, Arc::clone(self));
+            let may_vote = !absent.contains(node);
             async move {
-                if votes {
-                    write.vote_first(core, ballot).await
-                } else {
-                    write.send(&core, ballot).await
+                match core.claims.given(&write.claim, ballot) {
+                    Given::Yes => write.send(&core, ballot).await,
+                    _ => write.vote_first(core, ballot, may_vote).await,
                 }
             }
         })
@@ -107,21 +109,33 @@ impl Write {
 
     /// The node votes for the lease. If the write has not ended by then, the node writes. A contender may have the vote
     /// for a moment, so the write asks several times.
-    async fn vote_first<N>(&self, core: Arc<Core<N>>, ballot: Ballot) -> Result<Answer>
+    async fn vote_first<N>(
+        &self,
+        core: Arc<Core<N>>,
+        ballot: Ballot,
+        may_vote: bool,
+    ) -> Result<Answer>
     where
         N: QuorumNode + CellBackend,
     {
-        for left in (0..TRIES).rev() {
+        let mut left = if may_vote { TRIES } else { 0 };
+        while !self.is_over.load(Ordering::Relaxed) {
             let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
-            match Arc::clone(&core).vote(request, ballot, floor).await {
-                Err(error) => return Ok(Answer::NoVote(error)),
-                _ if self.is_over.load(Ordering::Relaxed) => break,
-                Ok(Vote::Granted(_)) => return self.send(&core, ballot).await,
-                Ok(Vote::Busy { .. }) if left > 0 => {
-                    pause(&core.background, core.clock, PAUSE).await;
+            match core.claims.given(&self.claim, ballot) {
+                Given::Yes => return self.send(&core, ballot).await,
+                Given::Soon => {}
+                Given::No if left == 0 => break,
+                Given::No => {
+                    left -= 1;
+                    match Arc::clone(&core).vote(request, ballot, floor).await {
+                        Err(error) => return Ok(Answer::NoVote(error)),
+                        Ok(Vote::Granted(_)) => continue,
+                        Ok(Vote::Busy { .. }) => {}
+                        Ok(_) => break,
+                    }
                 }
-                Ok(_) => break,
             }
+            pause(&core.background, core.clock, PAUSE).await;
         }
         Ok(Answer::Stored(Stored::NotHeld))
     }
