@@ -233,6 +233,8 @@ impl<N: QuorumNode> Core<N> {
         if matches!(answer, Renewal::Lost) {
             self.claims.lost(&claim, ballot);
             self.plant_soon(&claim);
+        } else {
+            self.claims.renewed(&claim, ballot);
         }
         Ok(answer)
     }

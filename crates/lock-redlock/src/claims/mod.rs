@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::{
     Acquire, AcquireOutcome, Claim, Error, ErrorKind, Instant, OwnerToken, TokenRange,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::ballot::{Ballot, Spent};
 use crate::guarded::Guarded;
@@ -28,6 +28,8 @@ pub(crate) struct Claims {
     /// A ballot that is not renewed ends within this time at each node.
     max_ttl: Duration,
     state: Guarded<State>,
+    /// Rings when this process awaits a vote no longer.
+    pub(crate) vote_ended: Notify,
 }
 
 #[derive(Debug)]
@@ -57,9 +59,9 @@ struct Entry {
     unheard: NodeSet,
     /// The nodes that have lost their ballot of a lease.
     lost: NodeSet,
-    /// The nodes that have granted the standing ballot, in answer to the last request for their vote.
+    /// The nodes that have granted or renewed the standing ballot since the last request for their vote.
     granted: NodeSet,
-    /// The node of each request for a vote by the standing ballot that is still awaited.
+    /// The node of each request for a vote that this process still awaits. The requests are for the standing ballot.
     awaited: Vec<usize>,
     /// The dead ballots whose release a node has not confirmed yet; and whether the vote may still be under way.
     owed: Vec<(Ballot, bool)>,
@@ -89,14 +91,15 @@ pub(crate) enum Begun {
     Joined(oneshot::Receiver<Outcome>),
 }
 
-/// Whether a node has granted a ballot.
+/// Whether a node has granted a ballot of a held lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// The node has granted the ballot, and no request for its vote is under way.
+    /// The node has granted the ballot, and this process awaits no further vote of the node.
     Yes,
-    /// A request for its vote is under way.
+    /// This process awaits the vote of the node.
     Soon,
-    /// The node has not answered the last request for its vote, has refused the ballot, or has lost it.
+    /// The node was not asked, has not answered the last request, has refused the ballot, or has lost it; or the lease is
+    /// over.
     No,
 }
 
@@ -121,7 +124,7 @@ impl View {
 impl Claims {
     pub(crate) fn new(nodes: usize, max_ttl: Duration) -> Self {
         let state = State { entries: Swept::new(), spent: Spent::new(max_ttl), lives: 0 };
-        Self { nodes, max_ttl, state: Guarded::new(state) }
+        Self { nodes, max_ttl, state: Guarded::new(state), vote_ended: Notify::new() }
     }
 
     /// Begins a request for a claim, or joins the request under way.
@@ -224,14 +227,22 @@ impl Claims {
         (0..self.nodes).filter(lacks).map(|node| Ballot { node, owner }).collect()
     }
 
-    /// Whether a node has a ballot, as far as is known here, so that no vote for the ballot is on its way to the node.
-    pub(crate) fn given(&self, claim: &Claim, ballot: Ballot) -> Given {
+    /// Whether a node has granted a ballot, as far as this process knows. If this process does not know the claim, another
+    /// process may have it.
+    pub(crate) fn given(&self, claim: &Claim, ballot: Ballot, now: Instant) -> Given {
         let state = self.state.lock();
         match state.entries.get(claim) {
-            // Another process may have the claim.
             None if !state.spent.has(claim) => Given::Yes,
-            Some(entry) if entry.owner == Some(ballot.owner) => entry.given(ballot.node),
+            Some(entry) if entry.valid(now).is_some() => entry.given(ballot),
             _ => Given::No,
+        }
+    }
+
+    /// A node has renewed a ballot, so the node has it.
+    pub(crate) fn renewed(&self, claim: &Claim, ballot: Ballot) {
+        let mut state = self.state.lock();
+        if let Some(entry) = state.entries.get_mut(claim).filter(|it| it.has(ballot)) {
+            entry.granted.insert(ballot.node);
         }
     }
 
@@ -280,6 +291,8 @@ impl Claims {
             }
         }
         state.tidy(claim);
+        drop(state);
+        self.vote_ended.notify_waiters();
     }
 
     /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then
@@ -289,25 +302,32 @@ impl Claims {
             entry.note_vote(ballot);
             entry.note_end(ballot, true);
         }
+        self.vote_ended.notify_waiters();
         self.missed(claim, ballot, false, now)
     }
 
     /// As [`heard`](Self::heard), for a node that may have granted a ballot. Its vote is `late` if it may still arrive.
     pub(crate) fn missed(&self, claim: &Claim, ballot: Ballot, late: bool, now: Instant) -> bool {
+        if late {
+            self.unanswered(claim, ballot);
+        }
         let mut state = self.state.lock();
-        if let Some(entry) = state.entries.get_mut(claim) {
-            if late {
-                entry.note_end(ballot, false);
-            }
-            if entry.wants(ballot, now) {
-                return true;
-            }
+        if state.entries.get(claim).is_some_and(|entry| entry.wants(ballot, now)) {
+            return true;
         }
         state.spent.add(claim, now);
         let entry = self.entry(&mut state, claim, now);
         entry.bury(ballot);
         entry.owe(ballot, late);
         false
+    }
+
+    /// This process awaits a vote no longer that has not come.
+    fn unanswered(&self, claim: &Claim, ballot: Ballot) {
+        if let Some(entry) = self.state.lock().entries.get_mut(claim) {
+            entry.note_end(ballot, false);
+        }
+        self.vote_ended.notify_waiters();
     }
 
     /// A node has released a dead ballot, or did not have it. Returns whether its vote may still be under way.
@@ -460,8 +480,7 @@ impl Entry {
         self.awaited.push(node);
     }
 
-    /// A request for a vote is not awaited any more: the node has granted the ballot, has not granted it, or has not
-    /// answered.
+    /// This process awaits a vote no longer: the node has granted the ballot, has refused it, or has not answered.
     fn note_end(&mut self, ballot: Ballot, is_granted: bool) {
         if self.owner != Some(ballot.owner) {
             return;
@@ -474,14 +493,12 @@ impl Entry {
         }
     }
 
-    /// Whether a node has the standing ballot, and no further request for its vote is awaited.
-    fn given(&self, node: usize) -> Given {
-        if self.awaited.contains(&node) {
-            Given::Soon
-        } else if self.granted.contains(node) {
-            Given::Yes
-        } else {
-            Given::No
+    fn given(&self, ballot: Ballot) -> Given {
+        let is_standing = self.owner == Some(ballot.owner);
+        match () {
+            () if is_standing && self.awaited.contains(&ballot.node) => Given::Soon,
+            () if is_standing && self.granted.contains(ballot.node) => Given::Yes,
+            () => Given::No,
         }
     }
 

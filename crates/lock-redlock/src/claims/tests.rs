@@ -254,23 +254,23 @@ fn a_node_has_granted_a_ballot_when_the_last_of_its_requests_has_an_answer() {
     let (claims, claim) = (claims(), claim());
     let asker = begin(&claims, &claim, NOW);
     let ballot = ask(&claims, &asker, &claim, NOW)[0];
-    let given = || claims.given(&claim, ballot);
+    assert!(asker.win(ballot.owner, held(after(9)), NOW).is_some());
+    drop(asker);
+    let given = || claims.given(&claim, ballot, NOW);
+    let ask_again = || claims.note_request(&claim, ballot, NOW).unwrap();
     assert_eq!(given(), Given::Soon);
-    claims.note_request(&claim, ballot, NOW).unwrap();
+    ask_again();
     claims.heard(&claim, ballot, NOW);
     assert_eq!(given(), Given::Soon);
     claims.missed(&claim, ballot, true, NOW);
     assert_eq!(given(), Given::No);
-    claims.note_request(&claim, ballot, NOW).unwrap();
-    claims.heard(&claim, ballot, NOW);
+    claims.renewed(&claim, ballot);
     assert_eq!(given(), Given::Yes);
     claims.lost(&claim, ballot);
     assert_eq!(given(), Given::No);
-    claims.note_request(&claim, ballot, NOW).unwrap();
+    ask_again();
     claims.heard(&claim, ballot, NOW);
-    asker.win(ballot.owner, held(after(9)), NOW).unwrap();
-    drop(asker);
-    assert_eq!(given(), Given::Yes);
+    assert_eq!((given(), claims.given(&claim, ballot, after(9))), (Given::Yes, Given::No));
     claims.end(&claim, NOW);
     assert_eq!(given(), Given::No);
 }
@@ -280,7 +280,7 @@ fn a_node_has_granted_a_ballot_when_the_last_of_its_requests_has_an_answer() {
 fn the_claim_of_another_process_counts_as_granted() {
     let (claims, claim) = (claims(), claim());
     let ballot = Ballot { node: 0, owner: claim.owner };
-    assert_eq!(claims.given(&claim, ballot), Given::Yes);
+    assert_eq!(claims.given(&claim, ballot, NOW), Given::Yes);
 }
 
 #[test]

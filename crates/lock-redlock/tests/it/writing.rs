@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::memory::Verb;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, CellBackend, Claim, FencingToken, Released, Stored,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, ErrorKind, FencingToken, Released, Renew,
+    Renewal, Stored,
 };
 use tokio::time::{Instant, sleep};
 
@@ -175,6 +176,50 @@ async fn a_write_waits_for_a_vote_that_is_under_way() {
     assert_eq!(stored, Stored::Written);
     assert_eq!(cluster.stores[2].load(&claim.key).await.unwrap().unwrap().value, b"value");
     assert_eq!(node(&quorum, 2).stats().votes, votes);
+}
+
+/// The answer to its vote was lost, and it is too slow to be asked for another vote. A renewal shows that it has the lease.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_vote_has_no_answer_gets_values_after_the_next_renewal() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let slow = node(&quorum, 2).faults();
+    let gate = slow.on(Verb::Vote).hold_replies();
+    let claim = claim("a");
+    let token = granted(&quorum, &claim, TTL).await.tokens.last();
+    sleep(Duration::from_secs(2)).await;
+    gate.open();
+    let store = async |value: &[u8]| {
+        let stored = quorum.store(&claim, token, Some(value)).await;
+        assert_eq!(stored.unwrap(), Stored::Written);
+        sleep(Duration::from_secs(1)).await;
+        cluster.stores[2].load(&claim.key).await.unwrap().map(|cell| cell.value)
+    };
+    slow.delay_replies(3 * REST);
+    assert_eq!(store(b"one").await, None);
+    let renewal = quorum.renew(&Renew::new(claim.clone(), TTL)).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(store(b"two").await, Some(b"two".to_vec()));
+}
+
+/// All votes of a repeated request fail. The claim keeps its lease, so a write must not say that the claim is not held.
+#[tokio::test(start_paused = true)]
+async fn a_write_to_nodes_that_could_not_be_asked_is_no_loss_of_the_lease() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let claim = claim("a");
+    let token = granted(&quorum, &claim, TTL).await.tokens.last();
+    let votes = || quorum.nodes().map(|(_, node)| node.faults().on(Verb::Vote));
+    votes().for_each(|votes| votes.fail(ErrorKind::Unreachable));
+    quorum.try_acquire(&Acquire::new(claim.clone(), TTL)).await.unwrap_err();
+    let error = quorum.store(&claim, token, Some(b"value")).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    quorum.nodes().for_each(|(_, node)| node.faults().heal());
+    let renewal = quorum.renew(&Renew::new(claim.clone(), TTL)).await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    let stored = quorum.store(&claim, token, Some(b"value")).await;
+    assert_eq!(stored.unwrap(), Stored::Written);
 }
 
 /// The contender has the vote of the node for a moment. A majority has the value earlier.

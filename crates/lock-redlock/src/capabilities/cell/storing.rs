@@ -11,7 +11,7 @@ use lock_core::{
 
 use super::kept::ERASED;
 use crate::asked::Asked;
-use crate::background::pause;
+use crate::background::{pause, within};
 use crate::ballot::Ballot;
 use crate::claims::Given;
 use crate::counts::{Fate, Writes};
@@ -22,7 +22,7 @@ use crate::quorum::NodeSet;
 /// lose their data later, the other nodes have the value.
 const REST: Duration = Duration::from_millis(20);
 
-/// How often a write asks a node in a row for its vote, and how long after a refusal.
+/// How many times a write asks a node for its vote, and the pause before it asks or looks again.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -39,7 +39,7 @@ pub(super) struct Write {
 /// The answer of a node.
 enum Answer {
     Stored(Stored),
-    /// The node has not voted for the lease, so it has not written.
+    /// The node has not voted for the lease, so it has not got the value.
     NoVote(Error),
 }
 
@@ -99,7 +99,7 @@ impl Write {
             let (ballot, write) = (Ballot { node, owner }, Arc::clone(self));
             let may_vote = !absent.contains(node);
             async move {
-                match core.claims.given(&write.claim, ballot) {
+                match core.claims.given(&write.claim, ballot, core.clock.now()) {
                     Given::Yes => write.send(&core, ballot).await,
                     _ => write.vote_first(core, ballot, may_vote).await,
                 }
@@ -118,24 +118,27 @@ impl Write {
     where
         N: QuorumNode + CellBackend,
     {
-        let mut left = if may_vote { TRIES } else { 0 };
+        let mut tries = 0;
         while !self.is_over.load(Ordering::Relaxed) {
+            let vote_ended = core.claims.vote_ended.notified();
             let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
-            match core.claims.given(&self.claim, ballot) {
+            match core.claims.given(&self.claim, ballot, core.clock.now()) {
                 Given::Yes => return self.send(&core, ballot).await,
-                Given::Soon => {}
-                Given::No if left == 0 => break,
+                Given::Soon => {
+                    within(&core.background, core.clock, PAUSE, vote_ended).await;
+                }
+                Given::No if !may_vote => return Ok(Answer::NoVote(no_vote_in_time())),
+                Given::No if tries == TRIES => break,
                 Given::No => {
-                    left -= 1;
+                    tries += 1;
                     match Arc::clone(&core).vote(request, ballot, floor).await {
                         Err(error) => return Ok(Answer::NoVote(error)),
-                        Ok(Vote::Granted(_)) => continue,
-                        Ok(Vote::Busy { .. }) => {}
+                        Ok(Vote::Granted(_)) => {}
+                        Ok(Vote::Busy { .. }) => pause(&core.background, core.clock, PAUSE).await,
                         Ok(_) => break,
                     }
                 }
             }
-            pause(&core.background, core.clock, PAUSE).await;
         }
         Ok(Answer::Stored(Stored::NotHeld))
     }
@@ -185,10 +188,7 @@ fn note<N: QuorumNode>(
     match answer {
         Some(Answer::Stored(Stored::Written)) => writes.written += 1,
         Some(Answer::Stored(_)) => writes.refused += 1,
-        Some(Answer::NoVote(error)) => {
-            writes.refused += 1;
-            asked.say(node, error);
-        }
+        Some(Answer::NoVote(error)) => asked.say(node, error),
         None if asked.error_of(node).is_none_or(Error::is_retryable) => writes.unclear += 1,
         None => {}
     }
@@ -202,6 +202,11 @@ fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Answer>) -> Result<(
         Fate::InDoubt => Err(in_doubt(failure())),
         Fate::Failed => Err(failure()),
     }
+}
+
+fn no_vote_in_time() -> Error {
+    let message = "it has not voted for the lease, and is known to answer late or not at all";
+    Error::new(ErrorKind::NotReady, message)
 }
 
 /// An error after which some nodes may have the value.
