@@ -101,7 +101,7 @@ fn a_value_that_few_nodes_have_must_not_be_relied_on() {
 
 /// A later holder may have loaded the earlier value, and left.
 #[test]
-fn a_node_must_not_write_for_a_claim_whose_lease_is_over() {
+fn a_node_must_not_write_after_the_lease() {
     goes_wrong(VALUES, Flaw::WritesLate, Wrong::Late);
 }
 

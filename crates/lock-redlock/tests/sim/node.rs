@@ -19,6 +19,9 @@ use tokio::time::sleep;
 use crate::plan::{Flaw, LINES, SLOWEST};
 use crate::world::{Fate, World, until};
 
+/// How late a node stores a value that it says it has stored, if it has that flaw.
+const LATE: Duration = Duration::from_secs(1);
+
 /// A node as a client sees it.
 ///
 /// A client has several lines to a node, as a process has a connection for each of its runtimes. The requests on
@@ -248,9 +251,14 @@ impl CellBackend for SimNode {
         let write = move |store: &MemoryBackend| match flaw {
             Flaw::KeepsNoValues => Ok(Stored::Written),
             Flaw::WritesLate => {
-                let held = Acquire::new(claim.clone(), Ttl::MIN);
-                let _granted = at_once(store.try_acquire(&held));
-                at_once(store.store(&claim, token, value.as_deref()))
+                let (store, claim, value) = (store.client(), claim.clone(), value.clone());
+                tokio::spawn(async move {
+                    sleep(LATE).await;
+                    let again = Acquire::new(claim.clone(), Ttl::MIN);
+                    let _granted = at_once(store.try_acquire(&again));
+                    at_once(store.store(&claim, token, value.as_deref()))
+                });
+                Ok(Stored::Written)
             }
             _ => at_once(store.store(&claim, token, value.as_deref())),
         };

@@ -90,7 +90,7 @@ pub(crate) enum Flaw {
     KeepsNoValues,
     /// Clients take every value that they find for settled.
     TrustsAnyValue,
-    /// Nodes write for a claim whose lease is over, if no other claim has a lease.
+    /// Nodes say that they have stored a value, and store it later, for a claim whose lease may be over.
     WritesLate,
 }
 
