@@ -32,7 +32,8 @@ const PROMISES: [[&str; 3]; 6] = [
     [
         "a quorum of 3, 5 or 7 servers",
         "while every server that votes keeps its data, or is in quarantine",
-        "over all servers",
+        "also after a server loses its data, while the clocks of the clients are about right and no clock of a \
+         server is set back",
     ],
     [
         "a PostgreSQL database",

@@ -13,15 +13,15 @@
 //! - (b) clock *rates* differ by less than [`Ttl::drift`](lock_core::Ttl::drift) allows, and no clock of a node is
 //!   set by more than that;
 //! - (c) the holder stops when its lease is lost;
-//! - (d) all clients name the same [longest lease](Builder::max_ttl). They must also name the same nodes: a node does
-//!   not vote for a client that names other nodes;
+//! - (d) all clients name one [longest lease](Builder::max_ttl), and one set of nodes: a node does not vote for a
+//!   client that names other nodes;
 //! - (e) the clock of a node is not set forward while the node is in quarantine, unless [the
 //!   fallback](Builder::without_clock_fallback) is switched off.
 //!
 //! While no node has forgotten its counters, the fencing tokens of successive exclusive grants increase, whether or not
 //! (b) and (c) hold. So a resource that refuses lower tokens is safe. After a node has forgotten its counters, tokens
-//! increase if the clocks of clients differ by less than the length of the quarantine, and if the clocks of nodes are not
-//! set back: the tokens of renewals follow them.
+//! increase if the clocks of clients differ by less than the length of the quarantine, and if the clocks of nodes are
+//! not set back: the tokens of renewals follow the clocks of nodes.
 //!
 //! While a client reaches a majority of the nodes, it can take locks and keep them:
 //!
@@ -67,32 +67,33 @@
 //! # What it costs
 //!
 //! The quorum first asks a bare majority of the nodes. The key and the names of the nodes determine this majority, so
-//! all clients ask the same majority first. A lock that no other client wants then costs one request and one
-//! release for each node of the majority: six commands with five nodes. The quorum also asks the other nodes if the
-//! majority cannot decide alone, or has not decided after two round trips and at least a millisecond. If the quorum
-//! knows that a node is missing, the next node takes its place. About once a second the quorum asks all nodes, to find
-//! out whether the missing node is back. So a lock takes as long as the slowest node of a majority, even if the other
-//! nodes are slow, stopped or dead. The exception is the first request to a node after the node has stopped. The quorum
-//! needs a second round only if several clients asked for a free lock at one moment and split the votes.
+//! all clients ask one majority first. A lock that no other client wants then costs one request and one release for
+//! each node of the majority: six commands with five nodes. The quorum also asks the other nodes if the majority cannot
+//! decide alone, or has not decided after two round trips, or a millisecond if that is longer. If the quorum knows that
+//! a node is missing, the next node takes its place. About once a second the quorum asks all nodes, to find out whether
+//! the missing node is back. So a lock takes as long as the slowest node of a majority, even if the other nodes are
+//! slow, stopped or dead. The exception is the first request to a node after the node has stopped. The quorum needs a
+//! second round only if several clients asked for a free lock at one moment and split the votes.
 //!
 //! A lease that is held for longer than 50 ms gets the votes of the other nodes in the background. So it outlives the
 //! loss of any minority. A value beside the lock is written on all nodes, so a write in the first 50 ms asks the other
-//! nodes for their votes first, and takes two round trips. If a node answers late, the write takes two more round trips,
-//! and at least 20 ms.
+//! nodes for their votes first, and takes two round trips. If a node answers late, the write takes up to two more round
+//! trips, or up to 20 ms if that is longer.
 //!
 //! The rest of the work runs in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of
-//! yours. The quorum gives back votes that come too late, unless the lock is held. It repeats releases that a node has
-//! missed. It vouches for nodes in quarantine. The caller of a request polls the request until its outcome is clear, so that
-//! no other thread wakes for it. If the caller runs on a tokio runtime, that runtime needs a timer. Answers that come later
-//! wake the thread of the quorum. If the runtime of the caller stands still or ends, the quorum goes on without it.
+//! yours. The quorum releases votes that come too late, unless the lock is held. It repeats releases that a node has
+//! missed. It vouches for nodes in quarantine. The caller polls its request until the outcome is clear. So no other
+//! thread wakes for the request. If the caller runs on a tokio runtime, that runtime needs a timer. Answers that come
+//! later wake the thread of the quorum. If the runtime of the caller stands still or ends, the quorum goes on without
+//! it.
 //!
 //! While a process [watches](lock_core::Backend::watch) a key, other clients probably want the key, too. If the nodes
 //! are less than a millisecond away, a request then asks one node of the majority first, and asks the others when it
 //! has that vote. So a refused client has sent one command, and clients seldom split the votes.
 //!
 //! Clients that want a key also take turns. A release tells the client how many other clients listen. Before the client
-//! asks again, it waits until each of them has had a turn, or until five milliseconds pass without a turn. Then the
-//! client asks the whole majority at once, because no other client is due.
+//! asks again, it waits until each of them has had a turn, or until five milliseconds pass without a turn. If each of
+//! them has had exactly one turn, no other client is due, and the client asks the whole majority at once.
 //!
 //! # Nodes that may have forgotten
 //!
@@ -119,7 +120,7 @@
 //! | exclusive and shared locks | yes, if the nodes have them |
 //! | [converting](lock_core::ConvertBackend) a lease | no: `RwLock::upgradable_read` does not compile, and a downgraded writer keeps its exclusive lease |
 //! | [joint holders](lock_core::JointBackend) | no: the owner of a `ReentrantMutex` enters again in its own process, and `Locks::owner`, for an owner of another process, does not compile |
-//! | [values beside a lock](lock_core::CellBackend) | yes: every later load returns a written value; a value that has reached too few nodes is not settled |
+//! | [values beside a lock](lock_core::CellBackend) | yes: a load returns the last written value; a value that has reached too few nodes is not settled |
 //! | [inspection](lock_core::InspectBackend) | yes: it shows the holders that have a majority |
 //! | counted [permits](lock_core::PermitBackend) | no: a `Semaphore` does not compile |
 //! | a queue among processes | no: a waiting process hears that a majority is free, and asks |
@@ -147,7 +148,7 @@
 //!
 //! Conversions and groups are missing for a reason. If some nodes had converted a lease and others had not, the quorum
 //! would have to undo the conversion under its holder. If nodes differed about the members of a group, the quorum would
-//! have to undo that as well. Half of the bugs of this crate came from there, for little use.
+//! have to undo that as well.
 //!
 //! ```compile_fail,E0277
 //! fn converts<B: lock_core::ConvertBackend>() {}
@@ -163,7 +164,8 @@
 //!
 //! The crate emits events of [`tracing`]. The target `lock_redlock::node`, with the field `node`, has the answers of
 //! each node (level trace), its errors (debug), and lasting changes of its state (info and warn). The target
-//! `lock_redlock` has the outcome of each round (debug). No event shows an owner token.
+//! `lock_redlock` has the outcome of each round, renewal and release (debug), and a warning if too few nodes vote. No
+//! event shows an owner token.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -37,8 +37,9 @@ use crate::{acquire, capabilities, release, renew, replace, status, watching};
 ///
 /// As [`Backend`] says. There is one request for a claim at a time. A repeated request waits for the outcome of the
 /// first request. If the first request is dropped or fails, the repeated request asks for itself. A dropped request
-/// gives its votes back, unless the claim already has its lease. In the background, the quorum gives up votes that
-/// arrive after the decision. It repeats a release that a node has missed until the lease is over.
+/// releases its votes, unless the claim already has its lease. In the background, the quorum releases a vote that
+/// arrives after the decision, unless the claim is held. It repeats a release that a node has missed until the lease is
+/// over.
 ///
 /// # Examples
 ///
@@ -84,7 +85,7 @@ impl<N: QuorumNode> Redlock<N> {
         self.core.nodes.iter().map(|node| (&*node.name, &node.backend))
     }
 
-    /// How long a lease blocks the key at least if its client dies, even if the lease is shorter.
+    /// The shortest time for which the lease of a dead client blocks the key. The lease itself may be shorter.
     ///
     /// A node may have a [shortest lease](QuorumNode::shortest_ttl). If a client wants a shorter lease, the quorum asks
     /// such a node for its shortest lease, and counts only the wanted time. The next client needs a majority of nodes
@@ -110,7 +111,7 @@ impl<N: QuorumNode> Redlock<N> {
         &self.core
     }
 
-    /// Vouches for all nodes at once: no client holds a lock that a node may have forgotten.
+    /// Vouches for all nodes at once. The caller asserts that no client holds a lock that a node may have forgotten.
     ///
     /// A node that is new, has restarted or was flushed does not vote until a client has watched it for the
     /// longest lease. A new deployment need not wait for that. **Do not call `init` when a process starts**:
@@ -142,10 +143,10 @@ impl<N: QuorumNode> Redlock<N> {
     ///
     /// Each node records the membership of its quorum, and ballots and renewals count only at nodes of their quorum.
     /// First, enough of the remaining nodes leave the former membership that the others are no majority. From then on,
-    /// clients with the former nodes get no new lease, and half a second later they renew no lease. So all their leases
-    /// are over one longest lease later. Only then does the new node begin its quarantine, which lasts longer than
-    /// that. Until its end, clients with the new nodes need a majority without the new node. Each such majority has a
-    /// node that still has the former lease.
+    /// clients with the former nodes get no new lease, and half a second later they renew no lease. Only then does the
+    /// new node begin its quarantine, which lasts longer than the longest lease. So all these leases are over when the
+    /// quarantine ends. Until then, clients with the new nodes need a majority without the new node. Each such majority
+    /// has a node that still has the former lease.
     ///
     /// The argument assumes that the new node was empty, and that all clients use the quarantine. It also assumes that
     /// no node loses its data while clients with the former nodes are still there: such a node takes the membership of
@@ -158,8 +159,8 @@ impl<N: QuorumNode> Redlock<N> {
     /// - the errors of the nodes, if too few remaining nodes answered, or the new node did not. Then it is possible
     ///   that no client gets a lock until the call is repeated.
     ///
-    /// Nodes that did not answer do not vote until the call is repeated. It is safe to repeat the call. The new node
-    /// then begins its quarantine again.
+    /// A node that did not answer does not vote for clients with the new nodes until the call is repeated. It is safe
+    /// to repeat the call. The new node then begins its quarantine again.
     ///
     /// # Cancel safety
     ///

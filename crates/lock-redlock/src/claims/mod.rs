@@ -46,7 +46,7 @@ struct Entry {
     /// The number of this life of the claim. A claim that is released and then asked for again has a new life. A
     /// request of an earlier life stops.
     life: u64,
-    /// The request under way, if there is one: the repeated requests that wait for its outcome.
+    /// The repeated requests that wait for the outcome of the request under way. `None` if no request is under way.
     asking: Option<Vec<oneshot::Sender<Outcome>>>,
     held: Option<Held>,
     /// The owner token of the standing ballots, if there may be such ballots.
@@ -98,8 +98,8 @@ pub(crate) enum Given {
     Yes,
     /// This process awaits the vote of the node.
     Soon,
-    /// The node was not asked, has not answered the last request, has refused the ballot, or has lost it; or the lease is
-    /// over.
+    /// The node was not asked, has not answered the last request, has refused the ballot, or has lost it; or the lease
+    /// is over.
     No,
 }
 
@@ -153,7 +153,7 @@ impl Claims {
         } else {
             self.end_life(state, claim, now).1
         };
-        // These requests begin anew. Their wakers are code of others, so they run after the lock.
+        // These requests begin anew. Their wakers are code of others, so they run after the state is unlocked.
         drop(joined);
         ballots
     }
@@ -227,8 +227,8 @@ impl Claims {
         (0..self.nodes).filter(lacks).map(|node| Ballot { node, owner }).collect()
     }
 
-    /// Whether a node has granted a ballot, as far as this process knows. If this process does not know the claim, another
-    /// process may have it.
+    /// Whether a node has granted a ballot, as far as this process knows. If this process does not know the claim,
+    /// another process may have it.
     pub(crate) fn given(&self, claim: &Claim, ballot: Ballot, now: Instant) -> Given {
         let state = self.state.lock();
         match state.entries.get(claim) {
@@ -526,7 +526,7 @@ impl Entry {
         }
     }
 
-    /// No release of the ballot is due any more. Returns whether one was, and the vote may still be under way.
+    /// No release of the ballot is due any more. Returns whether a release was due whose vote may still be under way.
     fn pay(&mut self, ballot: Ballot) -> bool {
         let place = self.owed.iter().position(|(owed, _)| *owed == ballot);
         place.is_some_and(|place| self.owed.remove(place).1)

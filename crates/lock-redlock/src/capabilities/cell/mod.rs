@@ -17,32 +17,33 @@ use crate::Redlock;
 /// [written](Stored::Written), every later load returns its value, until a later value is written.
 ///
 /// A write asks all nodes. A node that has not voted for the lease votes before it gets the value. When a majority has
-/// written the value, the write waits for the other nodes for two more round trips of a quorum, and for at
-/// least 20 ms. It does not wait for nodes that are known to be missing. So the value is on all nodes that are there, and
-/// outlives the loss of a minority. There are two exceptions: a node whose vote another client has during that time, and
-/// a node that does not answer the request for its vote in that time. The quorum copies the value to no node later. A node that has lost its data votes
-/// again after a while, and counts as a node that never had the value. If the nodes that missed the value and the nodes
-/// that lost it are a majority, a load may not see the value.
+/// written the value, the write waits for the other nodes. It waits for at most two round trips of a quorum, or 20 ms
+/// if that is longer, and never longer than the lease. It does not wait for nodes that are missing, or whose round trip
+/// is longer than this time. So the value is usually on all nodes that answer, and outlives the loss of a minority.
+/// These nodes may lack the value: a missing node; a node whose vote another client has during that time; and a node
+/// whose vote or renewal for this lease has not come by then. The quorum copies the value to no node later. A node that
+/// has lost its data votes again after a while, and counts as a node that never had the value. If the nodes that missed
+/// the value and the nodes that lost it are a majority, a load may not see the value.
 ///
-/// A value counts as not written only if every node has refused it. If some nodes have it or do not answer, and they
-/// are no majority, the write fails with a retryable error.
+/// A value counts as not written only if every node has refused it. If fewer nodes than a majority report that they
+/// have written the value, and a node may have the value or was not asked, the write fails with a retryable error.
 ///
 /// If a value has reached fewer nodes than a majority, one load may see it and the next load may not, until the next
 /// value is stored. Such a value is not [settled](Cell::settled): a value is settled only if a majority has said that
-/// it has the value, under one token. If two values have one token, the load asks more nodes. If too few
-/// nodes answer to tell which value a majority has, the load fails with a retryable error.
+/// it has the value, under one token. If two values have one token, the load waits for the answers of more nodes. If
+/// too few nodes answer to tell which value a majority has, the load fails with a retryable error.
 ///
-/// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it.
-/// If the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is
-/// unknown because nodes are silent, a load returns no value. If the erasure then fails, other clients may see the
-/// value again. After the mark is removed, nodes do not refuse an earlier value by its token. If a vote for an earlier
-/// holder and then its write arrive at a node that late, loads may see the earlier value there, as not settled, until the
+/// To erase a value, the quorum stores a mark of 16 bytes in its place, and removes the mark when every node has it. If
+/// the mark has certainly not reached a majority, a load still returns the value, as not settled. If that is unknown
+/// because nodes are silent, a load returns no value. If the erasure then fails, other clients may see the value again.
+/// After the mark is removed, nodes do not refuse an earlier value by its token. If a node gets a vote for an earlier
+/// holder after that, and then the write of this holder, a load may see the earlier value, as not settled, until the
 /// next value is stored. The quorum refuses a value of nearly [`Cell::MAX_LEN`] bytes that begins with these 16 bytes.
 ///
-/// The write of an earlier holder can become known after a later holder has loaded the earlier value, if requests are
-/// delayed by more than a lease: a node has to get a vote for the earlier holder after the lease, and after the vote a
-/// write that was sent before the vote, or after the answer to a repetition of the vote. If the later holder has written a
-/// value, the node refuses the write by its token, so no value is lost.
+/// A write of an earlier holder may reach a node late, after a later holder has loaded the earlier value. For this, the
+/// node has to get two requests after the lease of the earlier holder: a vote for this holder, and then the write. The
+/// holder sent that write before the vote, or after the answer to a repetition of the vote. If the later holder has
+/// written a value, the node refuses the late write by its token, so no value is lost.
 ///
 /// The holder [loads](CellBackend::load_under) the values of the nodes that granted its claim and still have its lease
 /// when they answer. This majority refuses the late writes of earlier holders. So a value that the holder does not see

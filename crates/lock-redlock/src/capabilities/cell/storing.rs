@@ -18,8 +18,8 @@ use crate::counts::{Fate, Writes};
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 
-/// How long a write waits at least for the other nodes after a majority has written the value. If nodes of the majority
-/// lose their data later, the other nodes have the value.
+/// The shortest time limit for the other nodes, after a majority has written the value. If nodes of the majority lose
+/// their data later, the other nodes have the value.
 const REST: Duration = Duration::from_millis(20);
 
 /// How many times a write asks a node for its vote, and the pause before it asks or looks again.
@@ -31,8 +31,8 @@ pub(super) struct Write {
     claim: Claim,
     token: FencingToken,
     value: Option<Vec<u8>>,
-    /// The write has ended. A node that has not got the value by then does not get it any more: a later write may have
-    /// the token of this one, and the node could not tell which of the two is the later.
+    /// The write has ended, and sends the value to no further node. A later write may have the token of this write, and
+    /// a node could not tell which of the two values is the later one.
     is_over: AtomicBool,
 }
 
@@ -84,8 +84,8 @@ impl Write {
     /// Asks the nodes that have granted the lease to write, and the others to vote first. An absent node would vote too
     /// late.
     ///
-    /// A value goes to no node while a vote is under way to the node. Otherwise both could arrive after the lease: the
-    /// node would grant the lease anew, and accept the value, although a later holder may have loaded the earlier value.
+    /// A value goes to no node whose vote this process awaits. Otherwise both could arrive after the lease: the node
+    /// would grant the lease anew, and accept the value, although a later holder may have loaded the earlier value.
     fn ask<N>(
         self: &Arc<Self>,
         core: &Arc<Core<N>>,
@@ -143,7 +143,7 @@ impl Write {
         Ok(Answer::Stored(Stored::NotHeld))
     }
 
-    /// Sends the value to a node, which may have this ballot.
+    /// Sends the value to a node that may have this ballot.
     async fn send<N>(&self, core: &Core<N>, ballot: Ballot) -> Result<Answer>
     where
         N: QuorumNode + CellBackend,
@@ -153,7 +153,7 @@ impl Write {
         stored.await.map(Answer::Stored)
     }
 
-    /// Until when the write waits for the last nodes. A commit has to release the lease before it ends.
+    /// Until when the write waits for the last nodes. A commit has to release the lease before the lease ends.
     fn end<N: QuorumNode>(&self, core: &Core<N>, rest: Duration) -> Instant {
         let now = core.clock.now();
         let held = core.claims.held(&self.claim, now);
