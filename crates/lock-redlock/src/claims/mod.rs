@@ -59,7 +59,7 @@ struct Entry {
     unheard: NodeSet,
     /// The nodes that have lost their ballot of a lease.
     lost: NodeSet,
-    /// The nodes that have granted or renewed the standing ballot since the last request for their vote.
+    /// The nodes that have granted the standing ballot in answer to the last request, or renewed it after the only one.
     granted: NodeSet,
     /// The node of each request for a vote that this process still awaits. The requests are for the standing ballot.
     awaited: Vec<usize>,
@@ -238,11 +238,14 @@ impl Claims {
         }
     }
 
-    /// A node has renewed a ballot, so the node has it.
+    /// A node has renewed a ballot. If the node was asked once for its vote, that request has arrived.
     pub(crate) fn renewed(&self, claim: &Claim, ballot: Ballot) {
-        let mut state = self.state.lock();
-        if let Some(entry) = state.entries.get_mut(claim).filter(|it| it.has(ballot)) {
-            entry.granted.insert(ballot.node);
+        let (mut state, node) = (self.state.lock(), ballot.node);
+        if let Some(entry) = state.entries.get_mut(claim).filter(|it| it.has(ballot))
+            && !entry.repeated.contains(node)
+            && !entry.lost.contains(node)
+        {
+            entry.granted.insert(node);
         }
     }
 

@@ -264,15 +264,31 @@ fn a_node_has_granted_a_ballot_when_the_last_of_its_requests_has_an_answer() {
     assert_eq!(given(), Given::Soon);
     claims.missed(&claim, ballot, true, NOW);
     assert_eq!(given(), Given::No);
+    // The node may have heard of only one of the requests, and the other one may be late.
     claims.renewed(&claim, ballot);
+    assert_eq!(given(), Given::No);
+    ask_again();
+    claims.heard(&claim, ballot, NOW);
     assert_eq!(given(), Given::Yes);
     claims.lost(&claim, ballot);
+    claims.renewed(&claim, ballot);
     assert_eq!(given(), Given::No);
     ask_again();
     claims.heard(&claim, ballot, NOW);
     assert_eq!((given(), claims.given(&claim, ballot, after(9))), (Given::Yes, Given::No));
     claims.end(&claim, NOW);
     assert_eq!(given(), Given::No);
+}
+
+#[test]
+fn a_renewal_shows_that_the_only_request_for_a_vote_has_arrived() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let ballot = ask(&claims, &asker, &claim, NOW)[0];
+    assert!(asker.win(ballot.owner, held(after(9)), NOW).is_some());
+    claims.missed(&claim, ballot, true, NOW);
+    claims.renewed(&claim, ballot);
+    assert_eq!(claims.given(&claim, ballot, NOW), Given::Yes);
 }
 
 /// The process does not know what another process has heard of the nodes.

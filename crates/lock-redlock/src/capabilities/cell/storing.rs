@@ -121,15 +121,19 @@ impl Write {
         let mut tries = 0;
         while !self.is_over.load(Ordering::Relaxed) {
             let vote_ended = core.claims.vote_ended.notified();
-            let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
             match core.claims.given(&self.claim, ballot, core.clock.now()) {
                 Given::Yes => return self.send(&core, ballot).await,
                 Given::Soon => {
                     within(&core.background, core.clock, PAUSE, vote_ended).await;
                 }
-                Given::No if !may_vote => return Ok(Answer::NoVote(no_vote_in_time())),
-                Given::No if tries == TRIES => break,
                 Given::No => {
+                    let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
+                    if !may_vote {
+                        return Ok(Answer::NoVote(no_vote_in_time()));
+                    }
+                    if tries == TRIES {
+                        break;
+                    }
                     tries += 1;
                     match Arc::clone(&core).vote(request, ballot, floor).await {
                         Err(error) => return Ok(Answer::NoVote(error)),
