@@ -18,7 +18,7 @@ use crate::chaos::history::{Event, Patience, Refusal};
 const REQUESTS: u32 = 2;
 
 /// How far two clocks of one machine may differ over a wait.
-const GRAIN: Duration = Duration::from_millis(1);
+pub(super) const GRAIN: Duration = Duration::from_millis(1);
 
 pub(super) fn check(operations: &Operations, events: &[Event], terms: &Terms) -> Vec<Violation> {
     let names = operations.client_names().iter();

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use lock_core::{FencingToken, Instant};
 
+use crate::chaos::Deployment;
+use crate::chaos::check::errors::GRAIN;
 use crate::chaos::check::terms::Terms;
 use crate::chaos::check::{Property, Violation};
 use crate::chaos::history::{Deed, Event, Op, Refusal, Sight};
@@ -224,7 +226,14 @@ impl<'a> Reader<'a, '_> {
             // The cause of the missing renewal.
             Refusal::Lost => terms.unrest(Property::Errors).touches(began - terms.ttl, at),
             Refusal::Closed | Refusal::Busy => false,
-            Refusal::TimedOut => terms.unrest(Property::Errors).touches(began, at),
+            Refusal::TimedOut => {
+                // Over a quorum, a read of a value that is not settled waits for the lock.
+                let is_read =
+                    call.write.is_none() && matches!(terms.deployment, Deployment::Quorum(_));
+                let time = at.saturating_duration_since(began) + GRAIN;
+                is_read && time >= terms.wait_limit
+                    || terms.unrest(Property::Errors).touches(began, at)
+            }
             Refusal::GivenUp => true,
         };
         if !is_explained {

@@ -219,3 +219,19 @@ fn a_write_after_one_without_an_answer_may_find_no_token_once_a_clock_was_set() 
     assert_eq!(fails(true, Fault::ClockJump), 1);
     assert_eq!(fails(false, Fault::ClockRate), 1);
 }
+
+#[test]
+fn a_read_over_a_quorum_may_time_out_when_its_whole_limit_is_over() {
+    let ended = |deployment, at| {
+        let mut scene = Scene::new();
+        scene.event("p", 0, Deed::Peek { op: 0, task: 0, key: KEY.to_owned() });
+        scene.event("p", at, Deed::Not { op: 0, why: Refusal::TimedOut });
+        let mut terms = terms();
+        terms.deployment = deployment;
+        found(&scene, &terms).len()
+    };
+    let limit = u64::try_from(terms().wait_limit.as_millis()).unwrap();
+    assert_eq!(ended(Deployment::Quorum(3), limit), 0);
+    assert_eq!(ended(Deployment::Quorum(3), limit / 2), 1);
+    assert_eq!(ended(Deployment::Redis, limit), 1);
+}
