@@ -98,18 +98,13 @@ impl Write {
         core.ask(core.quorum.all(), |core, node| {
             let (ballot, write) = (Ballot { node, owner }, Arc::clone(self));
             let may_vote = !absent.contains(node);
-            async move {
-                match core.claims.given(&write.claim, ballot, core.clock.now()) {
-                    Given::Yes => write.send(&core, ballot).await,
-                    _ => write.vote_first(core, ballot, may_vote).await,
-                }
-            }
+            async move { write.send_when_granted(core, ballot, may_vote).await }
         })
     }
 
-    /// The node votes for the lease. If the write has not ended by then, the node writes. A contender may have the vote
-    /// for a moment, so the write asks several times.
-    async fn vote_first<N>(
+    /// Sends the value to a node that has granted the lease. Another node votes for the lease first. A contender may have
+    /// the vote for a moment, so the write asks several times, until it ends.
+    async fn send_when_granted<N>(
         &self,
         core: Arc<Core<N>>,
         ballot: Ballot,
