@@ -201,6 +201,15 @@ fn primitives_and_recipes_know_the_engine_by_the_bare_lock_alone() {
 }
 
 #[test]
+fn no_primitive_uses_a_recipe() {
+    let sources = files::sources(&Workspace::load().package("lock-sync").folder);
+    for folder in ABOVE_THE_BARE_LOCK.iter().filter(|folder| **folder != "recipes/") {
+        let found = files::naming(&sources, folder, "recipes");
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
+}
+
+#[test]
 fn no_file_is_too_long() {
     let folders = ["benches", "crates", "examples", "fuzz/fuzz_targets", "fuzz/src", "tests"];
     let sources = index::sources(&Workspace::load().root, &folders);

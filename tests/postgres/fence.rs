@@ -99,7 +99,7 @@ async fn a_release_during_the_transaction_frees_the_lock_after_it() {
     granted(&other, &theirs, long()).await;
 }
 
-/// A waiter that has a place is served, although nobody tells it when the transaction ends.
+/// A waiter that has a place is served, although no message tells it of the end of the transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_is_served_after_the_transaction() {
     let database = Database::new();

@@ -42,8 +42,8 @@ async fn short_lived_clients_get_locks_again_after_all_servers_have_restarted() 
     }
     let waiting = async { while !passes_by(&nodes, true).await {} };
     timeout(2 * SOON, waiting).await.expect("a client gets the lock");
-    // Each earlier holder has certainly lost its lease.
-    assert!(began.elapsed() > MAX_TTL);
+    // The clock of the servers ends the quarantine: no client stays for the time of a lease.
+    assert!(began.elapsed() >= 2 * MAX_TTL, "{:?}", began.elapsed());
     assert!(began.elapsed() < 2 * MAX_TTL + SLACK, "{:?}", began.elapsed());
 }
 

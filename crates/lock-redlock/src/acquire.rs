@@ -238,11 +238,10 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
 
     fn held_by_others(&self, round: &Round<N>) -> AcquireOutcome {
         let free_in = round.free_in();
-        let retry_after = match self.request.claim.mode {
-            Mode::Shared | Mode::Upgradable => {
-                Some(free_in.map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN)))
-            }
-            _ => free_in,
+        // A reader may fit beside the next holders.
+        let retry_after = match self.request.claim.mode.compatible_with(Mode::Shared) {
+            true => Some(free_in.map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN))),
+            false => free_in,
         };
         AcquireOutcome::Busy { retry_after }
     }

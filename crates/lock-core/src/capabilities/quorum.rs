@@ -26,9 +26,10 @@ use crate::{Acquire, Backend, Claim, Error, ErrorKind, FencingToken, Grant, Owne
 ///   that the node gave out before (`tokens_increase_from_vote_to_vote`). A floor more than an hour ahead of the
 ///   node's clock MUST be taken as one an hour ahead (`a_wild_floor_is_bounded`).
 /// - A ballot that is repeated MUST bring its first tokens again (`a_repeated_vote_is_the_same`).
-/// - The requests of one client MAY arrive in any order, over any number of connections. A release that arrives late,
-///   or before its vote, MUST end no other ballot, not even one with an equal [tag](OwnerToken::tag)
-///   (`a_late_release_ends_no_other_ballot`).
+/// - The requests of one client for a vote, its renewal, its confirmation and its release MAY arrive in any order, over
+///   any number of connections. A renewal or a confirmation that arrives before its vote, or after its release, MUST have
+///   no effect. A release that arrives late, or before its vote, MUST end no other ballot, not even one with an equal
+///   [tag](OwnerToken::tag) (`a_late_release_ends_no_other_ballot`).
 /// - A refusal MUST name the holder in one way on every node: the holder whose lease ends last,
 ///   or the first claim in the queue if the key is free
 ///   (`a_refusal_names_the_holder`).

@@ -92,7 +92,7 @@ impl Listener {
         name_of(self.session.as_deref())
     }
 
-    /// Ends the watches of the key if the answer shows that the database has forgotten them. For example, somebody has
+    /// Ends the watches of the key if the answer shows that the database has forgotten them. For example, an operator has
     /// emptied its tables. `queue`: the request asks for a place.
     pub(crate) fn learn(&self, key: &[u8], answer: &Answer, queue: bool) {
         if let (Some(session), Some(latest)) = (&self.session, self.latest)

@@ -1,6 +1,9 @@
 //! One claim: its lease, and what its nodes have said about its ballots.
 
+use std::sync::Arc;
+
 use lock_core::Instant;
+use tokio::sync::Notify;
 
 use super::{Entry, Given, Held, View};
 use crate::ballot::Ballot;
@@ -9,7 +12,7 @@ impl Entry {
     pub(super) fn new(life: u64, until: Instant) -> Self {
         let (asking, held, owner) = Default::default();
         let (standing, repeated, unheard, lost, owed) = Default::default();
-        let (granted, awaited) = Default::default();
+        let (granted, awaited, vote_ended) = Default::default();
         Self {
             life,
             asking,
@@ -21,6 +24,7 @@ impl Entry {
             lost,
             granted,
             awaited,
+            vote_ended,
             owed,
             until,
         }
@@ -67,9 +71,10 @@ impl Entry {
     }
 
     /// This process awaits a vote no longer: the node has granted the ballot, has refused it, or has not answered.
-    pub(super) fn note_end(&mut self, ballot: Ballot, is_granted: bool) {
+    /// Returns what the caller rings.
+    pub(super) fn note_end(&mut self, ballot: Ballot, is_granted: bool) -> Option<Arc<Notify>> {
         if self.owner != Some(ballot.owner) {
-            return;
+            return None;
         }
         let place = self.awaited.iter().position(|node| *node == ballot.node);
         place.map(|place| self.awaited.swap_remove(place));
@@ -77,12 +82,16 @@ impl Entry {
             true => self.granted.insert(ballot.node),
             false => drop(self.granted.remove(ballot.node)),
         }
+        self.vote_ended.take()
     }
 
-    pub(super) fn given(&self, ballot: Ballot) -> Given {
+    pub(super) fn given(&mut self, ballot: Ballot) -> Given {
         let is_standing = self.owner == Some(ballot.owner);
         match () {
-            () if is_standing && self.awaited.contains(&ballot.node) => Given::Soon,
+            () if is_standing && self.awaited.contains(&ballot.node) => {
+                let vote_ended = self.vote_ended.get_or_insert_default();
+                Given::Soon(Arc::clone(vote_ended).notified_owned())
+            }
             () if is_standing && self.granted.contains(ballot.node) => Given::Yes,
             () => Given::No,
         }

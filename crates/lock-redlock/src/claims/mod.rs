@@ -6,6 +6,7 @@ use std::time::Duration;
 use lock_core::{
     Acquire, AcquireOutcome, Claim, Error, ErrorKind, Instant, OwnerToken, TokenRange,
 };
+use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::ballot::{Ballot, Spent};
@@ -29,8 +30,6 @@ pub(crate) struct Claims {
     /// A ballot that is not renewed ends within this time at each node.
     max_ttl: Duration,
     state: Guarded<State>,
-    /// Rings when this process awaits a vote no longer.
-    pub(crate) vote_ended: Notify,
 }
 
 #[derive(Debug)]
@@ -64,6 +63,8 @@ struct Entry {
     granted: NodeSet,
     /// The node of each request for a vote that this process still awaits. The requests are for the standing ballot.
     awaited: Vec<usize>,
+    /// Rings when this process awaits one of these votes no longer. The first write that waits for a vote makes it.
+    vote_ended: Option<Arc<Notify>>,
     /// The dead ballots whose release a node has not confirmed yet; and whether the vote may still be under way.
     owed: Vec<(Ballot, bool)>,
     /// Unless a renewal succeeds, no node has a ballot after this time.
@@ -93,12 +94,12 @@ pub(crate) enum Begun {
 }
 
 /// Whether a node has granted a ballot of a held lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Given {
     /// The node has granted the ballot, and this process awaits no further vote of the node.
     Yes,
-    /// This process awaits the vote of the node.
-    Soon,
+    /// This process awaits the vote of the node. The future ends when the process awaits one vote of the claim less.
+    Soon(OwnedNotified),
     /// The node was not asked, has not answered the last request, has refused the ballot, or has lost it; or the lease
     /// is over.
     No,
@@ -125,7 +126,7 @@ impl View {
 impl Claims {
     pub(crate) fn new(nodes: usize, max_ttl: Duration) -> Self {
         let state = State { entries: Swept::new(), spent: Spent::new(max_ttl), lives: 0 };
-        Self { nodes, max_ttl, state: Guarded::new(state), vote_ended: Notify::new() }
+        Self { nodes, max_ttl, state: Guarded::new(state) }
     }
 
     /// Begins a request for a claim, or joins the request under way.
@@ -231,8 +232,9 @@ impl Claims {
     /// Whether a node has granted a ballot, as far as this process knows. If this process does not know the claim,
     /// another process may have it.
     pub(crate) fn given(&self, claim: &Claim, ballot: Ballot, now: Instant) -> Given {
-        let state = self.state.lock();
-        match state.entries.get(claim) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        match state.entries.get_mut(claim) {
             None if !state.spent.has(claim) => Given::Yes,
             Some(entry) if entry.valid(now).is_some() => entry.given(ballot),
             _ => Given::No,
@@ -284,9 +286,9 @@ impl Claims {
 
     /// A node has not granted a ballot. If the node was asked more than once, this answer may be an old one.
     pub(crate) fn refused(&self, claim: &Claim, ballot: Ballot) {
-        let mut state = self.state.lock();
+        let (mut state, mut ended) = (self.state.lock(), None);
         if let Some(entry) = state.entries.get_mut(claim) {
-            entry.note_end(ballot, false);
+            ended = entry.note_end(ballot, false);
             if !entry.repeated.contains(ballot.node) {
                 entry.bury(ballot);
                 // No vote can come any more, so no release is due.
@@ -296,17 +298,17 @@ impl Claims {
         }
         state.tidy(claim);
         drop(state);
-        self.vote_ended.notify_waiters();
+        wake(ended);
     }
 
     /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then
     /// due.
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
-        if let Some(entry) = self.state.lock().entries.get_mut(claim) {
+        let ended = self.state.lock().entries.get_mut(claim).and_then(|entry| {
             entry.note_vote(ballot);
-            entry.note_end(ballot, true);
-        }
-        self.vote_ended.notify_waiters();
+            entry.note_end(ballot, true)
+        });
+        wake(ended);
         self.missed(claim, ballot, false, now)
     }
 
@@ -328,10 +330,10 @@ impl Claims {
 
     /// This process awaits a vote no longer that has not come.
     fn unanswered(&self, claim: &Claim, ballot: Ballot) {
-        if let Some(entry) = self.state.lock().entries.get_mut(claim) {
-            entry.note_end(ballot, false);
-        }
-        self.vote_ended.notify_waiters();
+        let mut state = self.state.lock();
+        let ended = state.entries.get_mut(claim).and_then(|entry| entry.note_end(ballot, false));
+        drop(state);
+        wake(ended);
     }
 
     /// A node has released a dead ballot, or did not have it. Returns whether its vote may still be under way.
@@ -420,6 +422,13 @@ impl State {
         if self.entries.get(claim).is_some_and(is_over) {
             self.entries.remove(claim);
         }
+    }
+}
+
+/// Wakes the writes that wait for a vote. Wakers are code of others, so they must not run under the lock.
+fn wake(vote_ended: Option<Arc<Notify>>) {
+    if let Some(vote_ended) = vote_ended {
+        vote_ended.notify_waiters();
     }
 }
 

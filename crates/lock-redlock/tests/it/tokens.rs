@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Backend, Grant, Ttl};
+use lock_core::{Acquire, Backend, Ballot, Claim, FencingToken, Grant, QuorumNode, Renew, Renewal};
+use lock_core::{Ttl, Vote};
 use tokio::time::sleep;
 
-use crate::support::{Cluster, claim, granted, node};
+use crate::support::{Cluster, claim, granted, node, until};
 
 const TTL: Ttl = Ttl::DEFAULT;
 
@@ -50,12 +51,41 @@ async fn a_request_that_is_dropped_before_nodes_have_confirmed_its_token_gives_i
     assert_eq!(cluster.leases(), 0);
 }
 
+/// As if the clock of the client had been set back after the grant.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_votes_later_gets_no_lower_token() {
+    for is_renewed in [true, false] {
+        let cluster = Cluster::of(3).await;
+        let quorum = cluster.join().await;
+        for store in &cluster.stores[..2] {
+            ahead_of_clock(store).await;
+        }
+        node(&quorum, 2).faults().cut();
+        let held = claim("a");
+        let first = granted(&quorum, &held, TTL).await;
+        node(&quorum, 2).faults().heal();
+        if is_renewed {
+            let renewal = quorum.renew(&Renew::new(held.clone(), TTL)).await;
+            assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+        } else {
+            granted(&quorum, &held, TTL).await;
+        }
+        until(|| cluster.stores[2].live_leases() == 1).await;
+        quorum.release(&held).await.unwrap();
+        let next = voted(&cluster.stores[2], &claim("a"), FencingToken::new(0)).await;
+        assert!(next.tokens.first() > first.tokens.last(), "renewed: {is_renewed}");
+    }
+}
+
 async fn ahead_of_clock(store: &MemoryBackend) -> u64 {
-    use lock_core::{Ballot, FencingToken, QuorumNode, Vote};
     let held = claim("a");
-    let floor = FencingToken::new(u64::MAX);
-    let vote = store.vote(&Ballot::new(Acquire::new(held.clone(), TTL), floor)).await.unwrap();
-    let Vote::Granted(Grant { tokens, .. }) = vote else { panic!("{vote:?}") };
+    let grant = voted(store, &held, FencingToken::new(u64::MAX)).await;
     store.release(&held).await.unwrap();
-    tokens.last().get()
+    grant.tokens.last().get()
+}
+
+async fn voted(store: &MemoryBackend, claim: &Claim, floor: FencingToken) -> Grant {
+    let vote = store.vote(&Ballot::new(Acquire::new(claim.clone(), TTL), floor)).await.unwrap();
+    let Vote::Granted(grant) = vote else { panic!("{vote:?}") };
+    grant
 }

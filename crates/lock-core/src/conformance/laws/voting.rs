@@ -245,7 +245,9 @@ where
     let dead = scene.claim(&key)?;
     let mut next = dead.clone();
     next.owner = dead.owner.sibling()?;
-    // The release comes first, and is repeated after the vote.
+    // All that follows a vote comes before it, and has no effect. The release is repeated after the vote.
+    other.lost(&dead, ttl).await?;
+    other.confirms(&dead, soon(), false).await?;
     other.not_held(&dead).await?;
     one.elected(&ballot(&dead, ttl, soon(), 1)).await?;
     other.freed(&dead).await?;
@@ -257,7 +259,10 @@ where
     ensure!(matches!(late, Vote::Busy { .. }), "two ballots have the key: {late:?}");
     other.not_held(&dead).await?;
     one.renewed(&next, ttl).await?;
-    one.freed(&next).await
+    one.freed(&next).await?;
+    // A renewal and a confirmation come after the release.
+    other.lost(&next, ttl).await?;
+    other.confirms(&next, soon(), false).await
 }
 
 pub(in super::super) async fn a_refusal_names_the_holder<H>(scene: Scene<'_, H>) -> Check

@@ -115,10 +115,9 @@ impl Write {
     {
         let mut tries = 0;
         while !self.is_over.load(Ordering::Relaxed) {
-            let vote_ended = core.claims.vote_ended.notified();
             match core.claims.given(&self.claim, ballot, core.clock.now()) {
                 Given::Yes => return self.send(&core, ballot).await,
-                Given::Soon => {
+                Given::Soon(vote_ended) => {
                     within(&core.background, core.clock, PAUSE, vote_ended).await;
                 }
                 Given::No => {
