@@ -42,6 +42,17 @@ pub async fn a_forced_release_ends_what_an_inspection_shows<S: Stage>() {
     assert_eq!(pair.there.force_release("it").await.unwrap(), 0);
 }
 
+/// An inspection comes after all that this client has released, without a pause.
+pub async fn an_inspection_shows_no_guard_that_was_dropped<S: Stage>() {
+    let pair = Pair::<S>::new().await;
+    let (mutex, lock) = (pair.here.mutex("it", ()).unwrap(), pair.here.rwlock("rw", ()).unwrap());
+    drop(soon(mutex.lock()).await.unwrap());
+    assert_eq!(pair.here.inspect("it").await.unwrap().holding, 0);
+    let readers = (soon(lock.read()).await.unwrap(), soon(lock.read()).await.unwrap());
+    drop(readers);
+    assert_eq!(pair.here.inspect("rw").await.unwrap().holding, 0);
+}
+
 /// Each client sees the label of the other one: that of a single lock, or that of its process.
 pub async fn a_holder_is_shown_with_its_label<S: Stage>() {
     let pair = Pair::<S>::new().await;

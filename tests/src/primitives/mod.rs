@@ -250,6 +250,7 @@ macro_rules! primitives {
         $crate::primitives!(@tests inspecting $stage:
             a_forced_release_ends_what_an_inspection_shows,
             a_forced_release_ends_every_reader,
+            an_inspection_shows_no_guard_that_was_dropped,
             a_holder_is_shown_with_its_label,
             a_list_shows_the_locks_of_both_clients,
         );
@@ -273,6 +274,7 @@ macro_rules! primitives {
     (@permits yes $stage:ty) => {
         $crate::primitives!(@tests permits $stage:
             permits_are_counted_over_both_clients,
+            a_client_counts_what_it_has_given_back,
             a_semaphore_has_as_many_permits_as_were_declared,
             a_permit_that_is_given_back_wakes_a_waiter,
             permits_that_were_dropped_are_free_for_a_try,

@@ -46,6 +46,21 @@ pub async fn permits_are_counted_over_both_clients<S: Counting>() {
     pair.all_free().await;
 }
 
+/// A query comes after all that this client has given back, without a pause.
+pub async fn a_client_counts_what_it_has_given_back<S: Counting>() {
+    let pair = Pair::<S>::new().await;
+    let semaphore = pair.here.semaphore("it", 5).unwrap();
+    let free = async || soon(semaphore.available_permits()).await.unwrap();
+    let mut permit = soon(semaphore.acquire_many(4)).await.unwrap();
+    drop(permit.split(1).unwrap());
+    assert_eq!(free().await, 2);
+    permit.merge(soon(semaphore.acquire()).await.unwrap());
+    drop(permit);
+    assert_eq!(free().await, 5);
+    soon(semaphore.acquire_many(2)).await.unwrap().forget();
+    assert_eq!(free().await, 3);
+}
+
 /// Callers that come one after another get all permits and no more.
 pub async fn a_semaphore_has_as_many_permits_as_were_declared<S: Counting>() {
     for limit in [1, 2, 7] {

@@ -84,7 +84,6 @@ macro_rules! permit_methods {
             /// # let locks = Locks::new(MemoryBackend::new());
             /// let tickets = locks.semaphore("tickets", 3)?;
             /// tickets.acquire_many(2).await?.forget();
-            /// locks.shutdown().await; // waits until the store has heard of it
             /// assert_eq!(tickets.available_permits().await?, 1);
             /// # Ok(())
             /// # }

@@ -126,3 +126,17 @@ fn a_value_of_a_once_cell_may_ask_for_its_lock_when_it_is_dropped() {
         block_on(cell.reset()).unwrap();
     });
 }
+
+#[test]
+fn a_value_of_a_stored_mutex_may_ask_for_its_lock_when_it_is_dropped() {
+    drops(3, "encoded, replaced under the guard, and dropped with the guard", |locks| {
+        let mutex = locks.stored_mutex("it", Value::new()).unwrap();
+        let mut guard = block_on(mutex.lock()).unwrap();
+        *guard = Value::new();
+        drop(guard);
+    });
+    drops(2, "encoded, and committed", |locks| {
+        let mutex = locks.stored_mutex("it", Value::new()).unwrap();
+        block_on(block_on(mutex.lock()).unwrap().commit()).unwrap();
+    });
+}
