@@ -6,7 +6,6 @@ mod barrier;
 mod cache;
 mod cancel;
 mod company;
-mod compile_fail;
 mod contract;
 mod deaf;
 mod declaring;
