@@ -125,13 +125,14 @@ pub trait QuorumNode: Backend {
     async fn standing(&self, terms: &Terms) -> Result<Standing, Error>;
 
     /// Ends a quarantine. The caller vouches that no lease that the node may have forgotten lives any more.
-    /// The membership may have changed while the caller watched the node. This makes no difference: a lease that the node
-    /// has forgotten is over after the longest lease, whichever quorum its holder used.
     /// `false` if another quarantine has begun since; then nothing was done.
     ///
     /// Wait for `max_ttl` and the drift of clocks after the arrival of the answer that first showed the
     /// quarantine, unless this is a new deployment. From then on, and until it forgets again, the node
     /// votes for leases of at most `max_ttl`. To allow longer leases, repeat the call with a longer time.
+    ///
+    /// The membership may have changed while the caller watched the node. This makes no difference: a lease that the node
+    /// has forgotten is over after the longest lease, whichever quorum its holder used.
     ///
     /// # Errors
     ///
