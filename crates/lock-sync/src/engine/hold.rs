@@ -142,12 +142,12 @@ impl Hold {
 
     /// This holder has loaded the value.
     pub(crate) fn loaded(&self, value: &LoadedValue) {
-        self.entry.lock().machine.loaded(self.id(), value);
+        self.entry.lock().machine.loaded(self.id(), Some(value));
     }
 
     /// The value is about to be written without [`begin_write`](Self::begin_write).
     pub(crate) fn forget_value(&self) {
-        self.entry.lock().machine.forget_value(self.id());
+        self.entry.lock().machine.loaded(self.id(), None);
     }
 
     /// Begins to write the value. If the hold is dropped before it has noted the answer, the lease goes back to the

@@ -41,7 +41,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
-use lock_core::{AcquireOutcome, Claim, Error, Hint, Instant, Key, OwnerToken};
+use lock_core::{Claim, Error, Hint, Instant, Key, OwnerToken};
 use tokio::runtime::Handle;
 
 pub(crate) use acquiring::{Acquiring, completed};
@@ -60,7 +60,7 @@ pub(crate) use shared::{Choices, Home, Keyed, Wait};
 pub(crate) use timing::BACKOFF;
 pub(crate) use upgrading::Upgrading;
 
-use machine::{Deadline, Fact, Machine, Op, Rest};
+use machine::{AcquireAnswer, Deadline, Fact, Machine, Op, Rest};
 
 use crate::foreign::{Wakers, discard, survive, wake};
 #[cfg(test)]
@@ -434,7 +434,7 @@ impl Asks for Entry {
         self: &Arc<Self>,
         id: WaiterId,
         claim: &Claim,
-        result: &Result<AcquireOutcome, Error>,
+        result: &AcquireAnswer,
     ) -> Option<Result<Ticket, Denial>> {
         // The task is not woken, because it is being polled now: a wake-up would cost it its turn.
         let (waker, outcome) = self.event_locked(self.lock(), |State { machine, .. }| {

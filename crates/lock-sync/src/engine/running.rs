@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use lock_core::observer::{HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode,
-    PermitBackend, Released, Renew, Renewal, Ttl,
+    Acquire, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode, PermitBackend,
+    Released, Renew, Renewal, Ttl,
 };
 use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::driver::Flight;
-use super::machine::{Denial, Ending, Machine, Policy, Ticket};
+use super::machine::{AcquireAnswer, Denial, Ending, Machine, Policy, ReleaseAnswer, Ticket};
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
 use crate::foreign::survive;
@@ -45,7 +45,7 @@ pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
         self: &Arc<Self>,
         id: WaiterId,
         claim: &Claim,
-        result: &Result<AcquireOutcome, Error>,
+        result: &AcquireAnswer,
     ) -> Option<Result<Ticket, Denial>>;
 }
 
@@ -81,9 +81,9 @@ enum Verb {
 }
 
 enum Answer {
-    Attempt(Result<AcquireOutcome, Error>),
+    Attempt(AcquireAnswer),
     Renew(Renewal),
-    Release(Result<(Released, Option<AcquireOutcome>), Error>),
+    Release(ReleaseAnswer),
 }
 
 /// A request that was sent, with its verb in the same box: futures that wait for a lock are small.
@@ -338,7 +338,7 @@ impl<E: Asks> Running<E> {
     }
 
     /// The store has answered a release.
-    fn tell_hand_over(&self, answer: &Result<(Released, Option<AcquireOutcome>), Error>) {
+    fn tell_hand_over(&self, answer: &ReleaseAnswer) {
         if self.wanted && matches!(answer, Ok((Released::Freed { .. }, _))) {
             let event = HandedOver { key: self.entry.key() };
             self.entry.shared().observers.tell(|observer| observer.handed_over(&event));
@@ -443,7 +443,7 @@ pub(super) fn known_to(backend: &dyn Backend, claim: &mut Claim) {
     }
 }
 
-async fn convert(backend: &dyn Backend, request: &Convert) -> Result<AcquireOutcome, Error> {
+async fn convert(backend: &dyn Backend, request: &Convert) -> AcquireAnswer {
     let none = || Error::new(ErrorKind::Unsupported, "the backend does not convert leases");
     backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }

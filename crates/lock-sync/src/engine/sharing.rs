@@ -61,7 +61,7 @@ impl Entry {
     pub(super) fn leave_gate(self: &Arc<Self>, hold: HoldId, manner: Manner) {
         match self.gate.leave() {
             Leaving::Left => {}
-            Leaving::Last => self.let_go(self.lock(), |machine| machine.left_gate(manner)),
+            Leaving::Last => self.let_go(self.lock(), |_| {}),
             Leaving::Closed => self.leave_by_lock(hold, manner),
         }
     }
@@ -75,7 +75,7 @@ impl Entry {
         }
         self.close_gate(&mut state);
         match leaving {
-            Leaving::Last => self.let_go(state, |machine| machine.left_gate(manner)),
+            Leaving::Last => self.let_go(state, |_| {}),
             _ => self.release_locked(state, Exit { hold, lease: &mut None, manner, now: None }),
         }
     }

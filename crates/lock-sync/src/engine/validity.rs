@@ -83,9 +83,12 @@ impl Validity {
         self.ended.store(false, Ordering::Release);
     }
 
-    /// Moves the deadline. Only the machine calls this, and never after [`end`](Self::end).
-    pub(super) fn extend(&self, valid_until: Instant) {
-        self.deadline.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
+    /// Moves the deadline. Only the machine calls this. A lease that is over stays over: a guard that has reported the
+    /// loss must not become valid again.
+    pub(super) fn extend(&self, valid_until: Instant, now: Instant) {
+        if self.is_valid(now) {
+            self.deadline.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
+        }
     }
 
     /// Declares the whole lease lost, with a reason for these holds. The caller must call

@@ -53,7 +53,7 @@ impl Entry {
         (entered, parked)
     }
 
-    /// The way back into the line for a caller whose lease was over before it began this hold.
+    /// The way to the back of the line for a caller whose lease was over before it began this hold.
     pub(super) fn come_again(
         self: &Arc<Self>,
         hold: HoldId,
@@ -62,7 +62,9 @@ impl Entry {
         manner: Manner,
     ) -> Entered {
         self.event_locked(self.lock(), |state| {
-            state.machine.enter_again(hold, want, patience, manner)
+            state.machine.release(hold, manner);
+            state.machine.settle();
+            state.machine.enter(want, patience, manner)
         })
     }
 

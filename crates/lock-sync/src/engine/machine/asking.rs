@@ -9,7 +9,7 @@ use lock_core::{AcquireOutcome, Claim, Contention, Error, ErrorKind, Grant, Inst
 use super::facts::{Asking, Watching};
 use super::leased::Leased;
 use super::seat::Seat;
-use super::{Denial, Machine};
+use super::{AcquireAnswer, Denial, Machine};
 use crate::engine::queue::Patience;
 use crate::engine::timing::{self, LONGEST_POLL, POLL, jitter};
 use crate::engine::validity::Validity;
@@ -63,11 +63,7 @@ impl<W> Machine<W> {
     }
 
     /// The store has answered a request.
-    pub(in super::super) fn attempt_done(
-        &mut self,
-        asked: &Claim,
-        result: &Result<AcquireOutcome, Error>,
-    ) {
+    pub(in super::super) fn attempt_done(&mut self, asked: &Claim, result: &AcquireAnswer) {
         match self.seat_of(asked.owner).map(|seat| (seat, &self.seats[seat])) {
             Some((seat, Seat::Asking(asking))) if asking.request.sent => {
                 self.answered(seat, result)
@@ -76,7 +72,7 @@ impl<W> Machine<W> {
         }
     }
 
-    pub(super) fn answered(&mut self, seat: usize, result: &Result<AcquireOutcome, Error>) {
+    pub(super) fn answered(&mut self, seat: usize, result: &AcquireAnswer) {
         let Seat::Asking(mut asking) = std::mem::replace(&mut self.seats[seat], Seat::Free) else {
             return;
         };
@@ -130,7 +126,7 @@ impl<W> Machine<W> {
     /// What the holders of the next lease see of it.
     fn next_lease(&self, memory: Option<&Leased>, valid_until: Instant) -> Arc<Validity> {
         if !self.is_free(memory) {
-            return Arc::new(Validity::new(self.clock, valid_until));
+            return Arc::new(Validity::new(self.lease.clock(), valid_until));
         }
         self.lease.restart(valid_until);
         Arc::clone(&self.lease)

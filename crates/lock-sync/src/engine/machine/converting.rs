@@ -4,16 +4,18 @@
 //! upgrade is a waiter beside the line, and all waiters in the line wait until the upgrade is over.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::AcquireOutcome::{Busy, Queued};
+use lock_core::observer::Entered;
 use lock_core::{AcquireOutcome, Claim, Convert, Error, ErrorKind, Grant, Instant, Mode};
 
 use super::facts::{Change, Upgrade};
 use super::leased::{Leased, PAUSE, Stage};
 use super::seat::Seat;
-use super::{Denial, Machine, Op};
-use crate::engine::holds::HoldId;
+use super::{AcquireAnswer, Denial, Machine, Op, Ticket};
+use crate::engine::holds::{HoldId, Holding};
 use crate::engine::queue::{Patience, WaiterId};
 use crate::engine::tokens::Tokens;
 use crate::error::{LeaseLost, LossReason};
@@ -27,8 +29,13 @@ impl<W> Machine<W> {
 
     /// A holder goes on in a weaker mode. The lease becomes weaker later.
     pub(in super::super) fn downgrade(&mut self, hold: HoldId, to: Mode) {
-        if let Some(leased) = self.seats.get_mut(hold.seat()).and_then(Seat::leased_mut) {
-            leased.downgrade(hold, to, self.pass.now);
+        if let Some(leased) = self.seats.get_mut(hold.seat()).and_then(Seat::leased_mut)
+            && let Some(holding) = leased.holds.get(hold).copied()
+            && holding.mode.is_stronger_than(to)
+        {
+            leased.holds.change(hold, |holding| holding.mode = to);
+            leased.group = Some(holding.token);
+            leased.weaken_at = self.pass.now;
         }
     }
 
@@ -74,12 +81,20 @@ impl<W> Machine<W> {
 
     // ---- The upgrade ----
 
+    /// Makes the hold exclusive, with a token of its own.
     pub(super) fn grant_upgrade(&mut self, seat: usize) {
-        if let Some(upgrade) = &self.upgrade
+        if let Some(Upgrade { id, hold }) = self.upgrade
             && let Some(leased) = self.seats[seat].live_mut()
-            && let Some(ticket) = leased.strengthen(upgrade.hold, self.pass.now)
+            && let Some(hold_until) = leased.holds.get(hold).map(|holding| holding.until)
+            && let Some(token) = leased.tokens.take()
         {
-            self.pass.wake(self.queue.answer(upgrade.id, Ok(ticket)));
+            let exclusive = |it: &mut Holding| (it.mode, it.token) = (Mode::Exclusive, token);
+            leased.holds.change(hold, exclusive);
+            (leased.group, leased.weaken_at) = (None, Instant::FAR_FUTURE);
+            let (lease, since) = (Arc::clone(&leased.lease), self.pass.now);
+            let entered = Entered::Upgraded;
+            let ticket = Ticket { hold, lease, token, since, hold_until, entered };
+            self.pass.wake(self.queue.answer(id, Ok(ticket)));
             self.upgrade = None;
         }
     }
@@ -135,35 +150,23 @@ impl<W> Machine<W> {
     }
 
     /// The store has answered the conversion to this claim.
-    pub(in super::super) fn convert_done(
-        &mut self,
-        claim: &Claim,
-        result: &Result<AcquireOutcome, Error>,
-    ) {
-        let change = |seat: usize| self.seats[seat].leased()?.change.as_ref();
-        let sent = |change: &Change| change.request.sent && change.to == claim.mode;
-        match self.seat_of(claim.owner).filter(|seat| change(*seat).is_some_and(sent)) {
-            Some(seat) => self.converted(seat, result),
-            None => self.refuse(claim, result),
-        }
-    }
-
-    fn converted(&mut self, seat: usize, result: &Result<AcquireOutcome, Error>) {
-        let Some(leased) = self.seats[seat].leased_mut() else { return };
-        let Some(mut change) = leased.change.take() else { return };
+    pub(in super::super) fn convert_done(&mut self, claim: &Claim, result: &AcquireAnswer) {
+        let now = self.pass.now;
+        let sent = |change: &mut Change| change.request.sent && change.to == claim.mode;
+        let known = self.seat_of(claim.owner).and_then(|seat| {
+            let leased = self.seats[seat].leased_mut()?;
+            Some((seat, leased.change.take_if(sent)?))
+        });
+        let Some((seat, mut change)) = known else { return self.refuse(claim, result) };
         change.request.sent = false;
-        match result {
-            Ok(AcquireOutcome::Granted(grant)) if leased.lease.is_valid(self.pass.now) => {
-                leased.become_mode(change.to, grant, self.pass.now);
+        match (result, self.seats[seat].leased_mut()) {
+            (Ok(AcquireOutcome::Granted(grant)), Some(leased)) => {
+                leased.become_mode(change.to, grant, now);
             }
-            Ok(AcquireOutcome::Granted(_)) => {
-                leased.claim.mode = change.to;
-                self.lose(seat, LossReason::Expired);
-            }
-            Err(error) if error.kind() == ErrorKind::NotHeld => {
+            (Err(error), _) if error.kind() == ErrorKind::NotHeld => {
                 self.lose(seat, LossReason::Revoked);
             }
-            other => self.not_converted(seat, change, other),
+            (other, _) => self.not_converted(seat, change, other),
         }
         // A lease that was given up meanwhile can now be released. If its mode is still unknown, both modes are.
         if let Some(leased) = self.seats[seat].leased_mut()
@@ -175,12 +178,7 @@ impl<W> Machine<W> {
     }
 
     /// The store has not converted the lease, or may have. The process asks again, unless the upgrade is over.
-    fn not_converted(
-        &mut self,
-        seat: usize,
-        mut change: Change,
-        answer: &Result<AcquireOutcome, Error>,
-    ) {
+    fn not_converted(&mut self, seat: usize, mut change: Change, answer: &AcquireAnswer) {
         let now = self.pass.now;
         let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
         let wanted = upgrades && change.strengthens();
@@ -291,11 +289,11 @@ impl Leased {
         self.weaken_at = self.weaken_at.min(now);
     }
 
-    /// The store has converted the lease.
-    pub(super) fn become_mode(&mut self, mode: Mode, grant: &Grant, now: Instant) {
+    /// The store has converted the lease. If the lease is over, the plan loses it in its new mode.
+    fn become_mode(&mut self, mode: Mode, grant: &Grant, now: Instant) {
         self.claim.mode = mode;
         self.conversions += 1;
-        self.lease.extend(grant.valid_until);
+        self.lease.extend(grant.valid_until, now);
         self.turn.answer(grant.contention, now);
         self.weaken_at = Instant::FAR_FUTURE;
         self.holds.forget_peak();

@@ -86,7 +86,7 @@ impl Change {
 }
 
 /// An upgrade that a holder waits for. There is at most one, because two upgradable holds exclude each other.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Upgrade {
     pub(super) id: WaiterId,
     pub(super) hold: HoldId,

@@ -120,11 +120,6 @@ impl<W> Machine<W> {
         }
     }
 
-    /// The last reader has left through the gate, and its lease may not stay.
-    pub(in super::super) fn left_gate(&mut self, manner: Manner) {
-        self.manner = manner;
-    }
-
     /// Until when the lease stays without a holder, if its last reader leaves and there is nothing to decide before
     /// that instant. `armed` is the instant of the next tick.
     pub(super) fn lingers(

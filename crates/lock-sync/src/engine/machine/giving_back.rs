@@ -40,10 +40,7 @@ impl<W> Machine<W> {
     /// use all permits of the lease, or the lease has no holder.
     pub(super) fn give_back(&mut self, hold: HoldId) -> Option<Return> {
         let now = self.pass.now;
-        let leased = self.live_mut(hold)?;
-        if !leased.is_held() || !leased.has_idle_permits() {
-            return None;
-        }
+        let leased = self.live_mut(hold).filter(|it| it.is_held() && it.has_idle_permits())?;
         let conversions = leased.next_conversion();
         leased.hurry(now);
         Some(Return { owner: leased.claim.owner, conversions })
@@ -66,7 +63,8 @@ impl<W> Machine<W> {
             Seat::Leased(leased) => match &leased.stage {
                 Stage::Going(_) => true,
                 Stage::Live if leased.is_idle() => self.manner.cache().is_none(),
-                Stage::Live => leased.is_shrinking(),
+                // The lease is stronger than its holders need.
+                Stage::Live => leased.weakening().is_some() || leased.has_idle_permits(),
                 Stage::Lost(_) => false,
             },
         }
@@ -83,12 +81,5 @@ impl<W> Machine<W> {
         let outages: Option<Vec<_>> = coming.collect();
         let outage = outages?.first().copied();
         Some(outage.map_or(Ok(()), |outage| Err(Error::clone(&outage.error))))
-    }
-}
-
-impl Leased {
-    /// Whether the lease is stronger than its holders need, and the rest goes back to the store.
-    fn is_shrinking(&self) -> bool {
-        self.weakening().is_some() || self.has_idle_permits()
     }
 }

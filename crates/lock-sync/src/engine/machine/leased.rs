@@ -175,12 +175,6 @@ impl Leased {
         self.is_live() && self.holds.is_empty()
     }
 
-    /// Whether the lease was given up and no release of it is under way.
-    #[inline]
-    pub(super) fn is_going_soon(&self) -> bool {
-        matches!(&self.stage, Stage::Going(going) if !going.release.sent)
-    }
-
     /// Whether this process may still give the lease to holders.
     #[inline]
     pub(super) fn is_usable(&self, now: Instant) -> bool {
@@ -193,34 +187,6 @@ impl Leased {
     }
 
     // ---- Holders ----
-
-    /// Gives the lease to one more holder. `None` if no token is left.
-    ///
-    /// Holders that share the lease have one token in common, until a holder that does not share enters.
-    #[inline]
-    pub(super) fn ticket(
-        &mut self,
-        (seat, serial): (usize, u64),
-        want: Mode,
-        (since, until): (Instant, Instant),
-    ) -> Option<Ticket> {
-        let shares = matches!(want, Mode::Shared | Mode::Upgradable | Mode::Joint { .. });
-        let token = match self.group {
-            Some(token) if shares => token,
-            _ => self.tokens.take()?,
-        };
-        self.group = shares.then_some(token);
-        let entered = match (self.used, self.is_pushed) {
-            (0, true) => Entered::Granted,
-            (0, false) => Entered::Free,
-            _ if self.holds.live() > 0 => Entered::Joined,
-            _ => Entered::HandOff,
-        };
-        self.serve();
-        let hold = self.holds.add(seat, serial, want, token, until);
-        let lease = Arc::clone(&self.lease);
-        Some(Ticket { hold, lease, token, since, hold_until: until, entered })
-    }
 
     /// The lease has one more holder.
     #[inline]
@@ -249,30 +215,6 @@ impl Leased {
         debug_assert!(Arc::ptr_eq(&lease, &self.lease));
         let (since, hold_until) = (self.granted, Instant::FAR_FUTURE);
         Some(Ticket { hold, lease, token, since, hold_until, entered })
-    }
-
-    /// Makes a hold exclusive, with a token of its own.
-    pub(super) fn strengthen(&mut self, hold: HoldId, since: Instant) -> Option<Ticket> {
-        let token = self.tokens.take()?;
-        self.group = None;
-        self.holds.change(hold, |holding| {
-            holding.mode = Mode::Exclusive;
-            holding.token = token;
-        });
-        self.weaken_at = Instant::FAR_FUTURE;
-        let hold_until = self.holds.get(hold)?.until;
-        let (lease, entered) = (Arc::clone(&self.lease), Entered::Upgraded);
-        Some(Ticket { hold, lease, token, since, hold_until, entered })
-    }
-
-    /// Makes a hold weaker, so that more holders may join it.
-    pub(super) fn downgrade(&mut self, hold: HoldId, to: Mode, now: Instant) {
-        let Some(holding) = self.holds.get(hold).copied() else { return };
-        if holding.mode.is_stronger_than(to) {
-            self.holds.change(hold, |holding| holding.mode = to);
-            self.group = Some(holding.token);
-            self.weaken_at = now;
-        }
     }
 
     /// Whether one more holder in this mode may take the short way: the lease serves such holders, and no other process
@@ -306,20 +248,6 @@ impl Leased {
             && (self.change.is_some() || self.holds.need(self.claim.mode) != self.claim.mode)
     }
 
-    /// The permits that this process certainly has by this lease.
-    pub(super) fn permits(&self, of: u32) -> u64 {
-        // Permits that are being given back may belong to another process already.
-        let mode = self.change.as_ref().map_or(self.claim.mode, |change| change.to);
-        match mode {
-            Mode::Permits { take, of: known }
-                if known == of && (self.is_live() || self.is_going_soon()) =>
-            {
-                u64::from(take)
-            }
-            _ => 0,
-        }
-    }
-
     // ---- What the store says ----
 
     /// When to repeat a request about the lease that failed.
@@ -331,22 +259,6 @@ impl Leased {
     /// Whether a renewal or a conversion is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.renewal.sent || self.change.as_ref().is_some_and(|change| change.request.sent)
-    }
-
-    /// A holder wants the lease to live for this long from now on. Returns until when.
-    pub(super) fn extend(&mut self, ttl: Ttl, now: Instant) -> Instant {
-        let until = ttl.valid_until(now);
-        if self.lease.deadline() < until {
-            self.ttl = self.ttl.max(ttl);
-            self.wanted_until = self.wanted_until.max(until);
-            self.renewal.by(now, false);
-        }
-        until
-    }
-
-    /// Whether a holder wants the lease to last for longer than it does.
-    pub(super) fn is_too_short(&self) -> bool {
-        self.lease.deadline() < self.wanted_until
     }
 
     /// A hint casts doubt on the lease.

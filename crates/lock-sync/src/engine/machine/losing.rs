@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::leased::Stage;
 use super::seat::Seat;
-use super::{Machine, Op};
+use super::{Fact, Machine, Op};
 use crate::engine::holds::State;
 use crate::error::{LeaseLost, LossReason};
 
@@ -30,7 +30,8 @@ impl<W> Machine<W> {
         let lost = leased.holds.end_all();
         if !lost.is_empty() {
             leased.lease.end(lost.iter().copied(), reason);
-            self.pass.lose(Arc::clone(&leased.lease), loss, lost);
+            let lease = Arc::clone(&leased.lease);
+            self.pass.facts.push(Fact::Lost { lease, loss, holds: lost });
         }
         self.used_last = leased.used;
         // A guard of a lost lease keeps other holders out, because it still gives access to the data. Permits guard
@@ -45,7 +46,6 @@ impl<W> Machine<W> {
     /// A hold has reached its limit.
     pub(super) fn end_overdue_hold(&mut self, seat: usize) {
         let reason = LossReason::HeldTooLong;
-        let loss = LeaseLost::new(reason);
         let Some(leased) = self.seats[seat].live_mut() else { return };
         let Some(hold) = leased.holds.overdue(seat, self.pass.now) else { return };
         if leased.holds.live() <= 1 {
@@ -53,6 +53,7 @@ impl<W> Machine<W> {
         }
         leased.holds.change(hold, |holding| holding.state = State::Dead);
         leased.lease.end_for([hold.serial()], reason);
-        self.pass.lose(Arc::clone(&leased.lease), loss, vec![hold.serial()]);
+        let (lease, loss) = (Arc::clone(&leased.lease), LeaseLost::new(reason));
+        self.pass.facts.push(Fact::Lost { lease, loss, holds: vec![hold.serial()] });
     }
 }

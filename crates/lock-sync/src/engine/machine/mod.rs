@@ -43,7 +43,7 @@ mod writing;
 
 use std::sync::Arc;
 
-use lock_core::{Claim, Clock, Error, Instant, Key, Mode, OwnerToken};
+use lock_core::{Acquire, Claim, Clock, Error, Instant, Key, Mode, OwnerToken};
 
 use super::queue::{Patience, Queue, WaiterId};
 use crate::error::LossReason;
@@ -57,7 +57,7 @@ pub(super) use pass::{Fact, Op};
 pub(crate) use releasing::Ending;
 pub(super) use releasing::Rest;
 pub(super) use terms::Entered;
-pub(crate) use terms::{Denial, Policy, Ticket};
+pub(crate) use terms::{AcquireAnswer, Denial, Policy, ReleaseAnswer, Ticket};
 pub(crate) use writing::Write;
 
 use super::holds::HoldId;
@@ -73,7 +73,6 @@ use terms::Outcome;
 pub(crate) struct Machine<W> {
     key: Key,
     policy: Policy,
-    clock: Clock,
     owners: fn() -> Result<OwnerToken, Error>,
     /// The claims of this process, one on each seat. The first seat always exists.
     seats: Vec<Seat>,
@@ -131,7 +130,6 @@ impl<W> Machine<W> {
         Self {
             key,
             policy,
-            clock,
             owners,
             seats: vec![Seat::Free],
             queue: Queue::new(),
@@ -159,10 +157,20 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Draws the owner token of a claim.
-    fn draw(&self) -> Result<OwnerToken, Error> {
+    /// A claim with an owner token of its own.
+    fn draw(&self, mode: Mode) -> Result<Claim, Error> {
         let owner = (self.owners)()?;
-        Ok(self.policy.label.as_ref().map_or(owner, |label| owner.of_client(label.mark)))
+        let label = self.policy.label.as_ref();
+        let owner = label.map_or(owner, |label| owner.of_client(label.mark));
+        Ok(Claim::exclusive(self.key.clone(), owner).in_mode(mode))
+    }
+
+    /// A request for the lease of this claim, with the value if the task of the latest call wants it.
+    fn request(&self, claim: Claim, queued: bool) -> Acquire {
+        let wants_value = self.manner.wants_value() && claim.mode == Mode::Exclusive;
+        let mut request = Acquire::new(claim, self.policy.ttl).reserving(self.reserve());
+        (request.queue, request.value) = (queued, wants_value);
+        request
     }
 
     // ---- Events ----
@@ -269,19 +277,6 @@ impl<W> Machine<W> {
             Some(request) => Entered::Attempt(id, request),
             None => Entered::Queued(id),
         }
-    }
-
-    /// The lease of this hold was over before the caller began the hold. The caller goes to the back of the line.
-    pub(super) fn enter_again(
-        &mut self,
-        hold: HoldId,
-        want: Mode,
-        patience: Patience,
-        manner: Manner,
-    ) -> Entered {
-        self.release(hold, manner);
-        self.settle();
-        self.enter(want, patience, manner)
     }
 
     /// The reason to refuse a caller before it waits, if there is one.

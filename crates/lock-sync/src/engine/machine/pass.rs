@@ -56,7 +56,7 @@ pub(in super::super) struct Pass<W> {
     pub(in super::super) dropped: Vec<W>,
     /// The errors to be dropped.
     pub(in super::super) errors: Vec<Arc<Error>>,
-    facts: Vec<Fact>,
+    pub(super) facts: Vec<Fact>,
     /// The request for a lease, which the caller may send itself. Most passes ask for nothing else, and so allocate
     /// nothing.
     pub(super) attempt: Option<Acquire>,
@@ -74,15 +74,6 @@ impl<W> Pass<W> {
         if waker.is_some() {
             self.more.extend(std::mem::replace(&mut self.wake, waker));
         }
-    }
-
-    pub(super) fn lose(&mut self, lease: Arc<Validity>, loss: LeaseLost, holds: Vec<u64>) {
-        self.facts.push(Fact::Lost { lease, loss, holds });
-    }
-
-    /// Notes that a renewal leaves late.
-    pub(super) fn is_late(&mut self, late: Duration, left: Duration) {
-        self.facts.push(Fact::Late { late, left });
     }
 
     /// Asks for a lease.

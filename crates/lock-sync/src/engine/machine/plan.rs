@@ -141,17 +141,14 @@ impl<W> Machine<W> {
         if self.queue.first_want() != Some(mode) {
             return plan.do_now(Step::Drop);
         }
-        if asking.hinted {
-            plan.do_now(Step::Ask { insists: false });
-        }
-        plan.send(request, Step::Ask { insists: true });
         // A claim to which a place in the store's queue is of use, and which has not asked for one, asks now. Hints
         // tell it of its turn.
         let hears = self.watch == Watching::On && request.outage.is_none();
         let places = hears && asking.yielding.is_none() && !self.has_all(mode);
-        if places && !asking.queued && self.is_waited_for() {
+        if asking.hinted || places && !asking.queued && self.is_waited_for() {
             plan.do_now(Step::Ask { insists: false });
         }
+        plan.send(request, Step::Ask { insists: true });
     }
 
     /// The end of the patience with a store that does not answer, if it does not come with an answer.
@@ -177,8 +174,15 @@ impl<W> Machine<W> {
 
     /// How many of these permits this process certainly has.
     pub(super) fn permits_here(&self, of: u32) -> u64 {
-        let valid = |leased: &&Leased| leased.is_usable(self.pass.now);
-        self.leases().filter(valid).map(|leased| leased.permits(of)).sum()
+        let permits =
+            self.leases().filter(|leased| leased.is_usable(self.pass.now)).map(|leased| {
+                // Permits that are being given back may belong to another process already.
+                match leased.change.as_ref().map_or(leased.claim.mode, |change| change.to) {
+                    Mode::Permits { take, of: known } if known == of => u64::from(take),
+                    _ => 0,
+                }
+            });
+        permits.sum()
     }
 
     // ---- Leases that are going ----
@@ -222,11 +226,7 @@ impl<W> Machine<W> {
         let stays = match self.queue.first_want() {
             // The store upgrades no lease beside this one.
             _ if self.upgrade.is_some() => false,
-            Some(want) => {
-                leased.has_room(want)
-                    && self.is_tolerated(seat, want)
-                    && leased.is_kept(plan.now, self.manner, &self.policy)
-            }
+            Some(want) => self.admits(seat, want, leased.used == 0),
             None => {
                 plan.look(leased.idle_until);
                 plan.now < leased.idle_until && self.may_idle(leased, plan.now)
@@ -258,7 +258,8 @@ impl<W> Machine<W> {
         }
         if let Some(change) = &leased.change {
             let held_up = match change.strengthens() {
-                true => upgrades && self.waits_for_own_leases(seat),
+                // The process gives its other leases back first.
+                true => upgrades && self.is_in_motion(),
                 false => leased.renewal.sent,
             };
             if !(change.request.sent || held_up || leased.spent) {
@@ -278,15 +279,6 @@ impl<W> Machine<W> {
         leased.holds.live() == 1
             && !leased.holds.has_dead()
             && self.is_tolerated(seat, Mode::Exclusive)
-    }
-
-    /// Whether this process is to give another lease back before the store can upgrade the lease on this seat.
-    fn waits_for_own_leases(&self, seat: usize) -> bool {
-        self.seats.iter().enumerate().any(|(other, theirs)| match theirs {
-            Seat::Asking(asking) => asking.request.sent,
-            Seat::Leased(leased) if other != seat => leased.is_idle() || theirs.going().is_some(),
-            _ => false,
-        })
     }
 
     /// The upgrade that is wanted on this seat.
@@ -334,15 +326,14 @@ impl<W> Machine<W> {
     fn plan_renewal(&self, leased: &Leased, plan: &mut Plan) {
         // Until the outcome of a weakening is known, the store may not know the lease in its former mode.
         let renews = self.policy.renew;
-        let wanted = renews || leased.is_too_short();
+        let wanted = renews || leased.lease.deadline() < leased.wanted_until;
         if !wanted || leased.renewal.sent || leased.weakening().is_some() {
             return;
         }
         plan.send(&leased.renewal, Step::Renew);
-        if !renews {
-            return;
-        }
-        if self.wants_stock(leased) || self.wants_news(leased) {
+        // A lease without a holder may have yet to ask the store if other processes want it.
+        let asks = || leased.is_idle() && leased.turn.is_unasked() && self.watch == Watching::On;
+        if renews && (self.wants_stock(leased) || asks()) {
             plan.do_now(Step::Renew);
         }
     }
@@ -361,12 +352,6 @@ impl<W> Machine<W> {
             true => leased.tokens.left() < if wanted { LOW_TOKENS } else { 1 },
             false => goes_on && leased.turn.is_quiet() && leased.tokens.left() < LOW_TOKENS,
         }
-    }
-
-    /// Whether a lease without a holder has yet to ask the store if other processes want it.
-    #[inline]
-    fn wants_news(&self, leased: &Leased) -> bool {
-        leased.is_idle() && leased.turn.is_unasked() && self.watch == Watching::On
     }
 
     // ---- All seats ----

@@ -5,7 +5,7 @@ use lock_core::{Acquire, AcquireOutcome, Claim, Error, Instant, Mode, Released};
 use super::facts::{Asking, Watching};
 use super::leased::{Going, Leased, Stage};
 use super::seat::Seat;
-use super::{Denial, Machine, Manner, Op, Return};
+use super::{AcquireAnswer, Denial, Machine, Manner, Op, ReleaseAnswer, Return};
 use crate::engine::holds::{HoldId, Holding, State};
 
 /// The request that ends a lease.
@@ -38,13 +38,35 @@ impl<W> Machine<W> {
 
     /// A holder lets go. Returns `false` if the hold was over before.
     pub(in super::super) fn release(&mut self, hold: HoldId, manner: Manner) -> bool {
-        self.let_go(hold, manner, true)
+        let now = self.pass.now;
+        self.manner = manner;
+        let (ttl, stays) = (self.policy.ttl, self.policy.renew && !self.closed);
+        let removed = self.remove(hold).filter(|(_, leased)| leased.is_live());
+        let Some((holding, leased)) = removed else { return false };
+        if leased.holds.is_empty() && stays {
+            leased.idle_until = now + leased.idles(now, manner, ttl);
+        }
+        // The machine may not have noticed yet that a deadline has passed. The holder must hear of that.
+        holding.is_live() && leased.lease.is_valid(now) && now < holding.until
+    }
+
+    /// Removes a hold from its lease.
+    pub(super) fn remove(&mut self, hold: HoldId) -> Option<(Holding, &mut Leased)> {
+        let leased = self.seats.get_mut(hold.seat())?.leased_mut()?;
+        let holding = leased.holds.remove(hold)?;
+        if holding.state == State::Dead && leased.holds.get(hold).is_none() {
+            leased.lease.leave(hold.serial());
+        }
+        Some((holding, leased))
     }
 
     /// A holder lets go and waits until the store knows. So a lease that no waiter here wants does not stay for a
     /// pause.
     pub(in super::super) fn release_promptly(&mut self, hold: HoldId, manner: Manner) -> Rest {
-        let valid = self.let_go(hold, manner, false);
+        if let Some(leased) = self.live_mut(hold).filter(|it| it.holds.get(hold).is_some()) {
+            leased.retaken = false;
+        }
+        let valid = self.release(hold, manner);
         let part = self.give_back(hold);
         self.settle();
         if !valid {
@@ -54,29 +76,6 @@ impl<W> Machine<W> {
             return Rest::Lease(ending);
         }
         part.map_or(Rest::Nothing, Rest::Part)
-    }
-
-    fn let_go(&mut self, hold: HoldId, manner: Manner, may_linger: bool) -> bool {
-        let now = self.pass.now;
-        self.manner = manner;
-        let (ttl, closed) = (self.policy.ttl, self.closed || !self.policy.renew);
-        let Some(leased) = self.seats.get_mut(hold.seat()).and_then(Seat::leased_mut) else {
-            return false;
-        };
-        let Some(holding) = leased.holds.remove(hold) else { return false };
-        if holding.state == State::Dead && leased.holds.get(hold).is_none() {
-            leased.lease.leave(hold.serial());
-        }
-        if !leased.is_live() {
-            return false;
-        }
-        // The machine may not have noticed yet that a deadline has passed. The holder must hear of that.
-        let valid = holding.is_live() && leased.lease.is_valid(now) && now < holding.until;
-        leased.retaken &= may_linger;
-        if leased.holds.is_empty() && !closed {
-            leased.idle_until = now + leased.idles(now, manner, ttl);
-        }
-        valid
     }
 
     /// Moves this many permits of a hold into a new hold. `None` if the hold is not live, or would keep no permit.
@@ -93,8 +92,7 @@ impl<W> Machine<W> {
 
     /// Ends a hold whose permits do not come back.
     pub(in super::super) fn forget(&mut self, hold: HoldId, manner: Manner) {
-        let live = |leased: &&mut Leased| leased.holds.get(hold).is_some_and(Holding::is_live);
-        match self.live_mut(hold).filter(live) {
+        match self.held_mut(hold) {
             Some(leased) => leased.holds.change(hold, |holding| holding.state = State::Forgotten),
             None => drop(self.release(hold, manner)),
         }
@@ -116,7 +114,8 @@ impl<W> Machine<W> {
     pub(super) fn take_back(&mut self, want: Mode) {
         let (manner, policy) = (self.manner, &self.policy);
         for leased in self.seats.iter_mut().filter_map(Seat::leased_mut) {
-            let back = leased.is_going_soon()
+            // A lease whose release was sent is spent, so it is not kept.
+            let back = matches!(leased.stage, Stage::Going(_))
                 && leased.has_room(want)
                 && leased.is_kept(self.pass.now, manner, policy);
             if back {
@@ -161,24 +160,17 @@ impl<W> Machine<W> {
     pub(super) fn request_again(&self, seat: usize) -> Option<Acquire> {
         let leased = self.seats[seat].leased()?;
         let want = self.queue.first_want()?;
-        let alone = self.seats.iter().filter(|seat| !seat.is_free()).count() == 1;
         let fits = self.is_waited_for()
-            && alone
+            && self.only_seat().is_some()
             && leased.turn.is_wanted()
             && !leased.holds.has_forgotten()
             && self.watch == Watching::On;
-        let owner = self.draw().ok().filter(|_| fits)?;
-        let claim = Claim::exclusive(self.key.clone(), owner).in_mode(want);
-        let request = Acquire::new(claim, self.policy.ttl).reserving(self.reserve()).queued();
-        Some(self.for_value(request))
+        let claim = if fits { self.draw(want).ok()? } else { return None };
+        Some(self.request(claim, true))
     }
 
     /// The store has answered the release of this claim.
-    pub(in super::super) fn release_done(
-        &mut self,
-        claim: &Claim,
-        result: &Result<(Released, Option<AcquireOutcome>), Error>,
-    ) {
+    pub(in super::super) fn release_done(&mut self, claim: &Claim, result: &ReleaseAnswer) {
         if let Some(seat) = self.seat_of(claim.owner) {
             self.released(seat, result);
         }
@@ -194,11 +186,7 @@ impl<W> Machine<W> {
         self.released(0, &Ok((Released::Freed { told: 0 }, None)));
     }
 
-    pub(super) fn released(
-        &mut self,
-        seat: usize,
-        result: &Result<(Released, Option<AcquireOutcome>), Error>,
-    ) {
+    pub(super) fn released(&mut self, seat: usize, result: &ReleaseAnswer) {
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Stage::Going(going) = &mut leased.stage else { return };
         if !going.release.sent {
@@ -262,11 +250,14 @@ impl<W> Machine<W> {
 
     // ---- Claims that the machine does not know ----
 
-    /// The store has granted this claim. If the machine does not want it, the shell releases it.
+    /// An answer about a claim. If the machine has dropped the claim, its grant or its place goes back.
     ///
     /// If a release of the claim is under way, the second release waits for its answer. Otherwise the second could
     /// overtake the first, and the holder that waits for the first would hear that it had lost the lease.
-    pub(in super::super) fn forget_unless_known(&mut self, claim: &Claim) {
+    pub(in super::super) fn refuse(&mut self, claim: &Claim, answer: &AcquireAnswer) {
+        if !matches!(answer, Ok(AcquireOutcome::Granted(_) | AcquireOutcome::Queued { .. })) {
+            return;
+        }
         let known = self.seat_of(claim.owner).is_some_and(|seat| match &mut self.seats[seat] {
             Seat::Free => false,
             Seat::Asking(_) => true,
@@ -274,17 +265,6 @@ impl<W> Machine<W> {
         });
         if !known {
             self.pass.ops.push(Op::Forget(claim.clone()));
-        }
-    }
-
-    /// An answer about a claim. If the machine has dropped the claim, its grant or its place goes back.
-    pub(in super::super) fn refuse(
-        &mut self,
-        claim: &Claim,
-        answer: &Result<AcquireOutcome, Error>,
-    ) {
-        if matches!(answer, Ok(AcquireOutcome::Granted(_) | AcquireOutcome::Queued { .. })) {
-            self.forget_unless_known(claim);
         }
     }
 }

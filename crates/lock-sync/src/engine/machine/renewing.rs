@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Claim, Instant, Renew, Renewal, Ttl};
 
 use super::leased::{Leased, SOON};
-use super::{Machine, Op};
+use super::{Fact, Machine, Op};
 use crate::engine::holds::{HoldId, Holding};
 use crate::engine::tokens::LOW_TOKENS;
 use crate::error::LossReason;
@@ -26,7 +26,7 @@ impl<W> Machine<W> {
         let late = self.pass.now.saturating_duration_since(leased.renewal.at);
         if late > leased.ttl.duration() / LATE {
             let left = leased.lease.deadline().saturating_duration_since(self.pass.now);
-            self.pass.is_late(late, left);
+            self.pass.facts.push(Fact::Late { late, left });
         }
         leased.renewal.send();
         leased.turn.inquire();
@@ -40,8 +40,13 @@ impl<W> Machine<W> {
     /// A holder wants its lease to live for this long from now on. Returns until when, unless the hold is over.
     pub(in super::super) fn extend(&mut self, hold: HoldId, ttl: Ttl) -> Option<Instant> {
         let now = self.pass.now;
-        let held = |leased: &&mut Leased| leased.holds.get(hold).is_some_and(Holding::is_live);
-        self.live_mut(hold).filter(held).map(|leased| leased.extend(ttl, now))
+        let (until, leased) = (ttl.valid_until(now), self.held_mut(hold)?);
+        if leased.lease.deadline() < until {
+            leased.ttl = leased.ttl.max(ttl);
+            leased.wanted_until = leased.wanted_until.max(until);
+            leased.renewal.by(now, false);
+        }
+        Some(until)
     }
 
     /// Whether the lease of this hold lasts until this instant, or the hold is over.
@@ -52,14 +57,28 @@ impl<W> Machine<W> {
 
     /// The store has answered a renewal of this claim.
     pub(in super::super) fn renew_done(&mut self, claim: &Claim, sent: Instant, renewal: &Renewal) {
+        let now = self.pass.now;
         // The process may have given the lease up meanwhile, and may still take it back.
-        if let Some(seat) = self.seat_of(claim.owner)
-            && let Some(leased) = self.seats[seat].leased_mut()
-        {
-            let loss = leased.renewed(self.pass.now, claim, sent, renewal);
-            if let Some(loss) = loss {
-                self.lose(seat, loss);
+        let Some(seat) = self.seat_of(claim.owner) else { return };
+        let Some(leased) = self.seats[seat].leased_mut() else { return };
+        let ttl = leased.ttl;
+        leased.renewal.sent = false;
+        // The store may know the lease in another mode, or a commit may have ended it.
+        let ambiguous = leased.change.is_some() || leased.claim != *claim || leased.is_committing();
+        match renewal {
+            Renewal::Lost if ambiguous => {
+                leased.renewal.by(now + SOON.max(ttl.duration() / 30), false);
             }
+            Renewal::Lost => self.lose(seat, LossReason::Revoked),
+            Renewal::Renewed { valid_until, tokens, contention } => {
+                leased.lease.extend(*valid_until, now);
+                leased.renewal.by(sent + ttl.duration() / 3, true);
+                leased.turn.answer(*contention, now);
+                tokens.iter().for_each(|tokens| leased.tokens.add(*tokens));
+                leased.tokens.wanted &= !leased.tokens.asked;
+            }
+            // The outcome is unknown: the deadline stays, and the process asks again while there is time.
+            _ => leased.renewal.by(leased.retry_at(now, ttl), false),
         }
     }
 }
@@ -70,40 +89,5 @@ impl Leased {
     pub(super) fn answer_limit(&self, now: Instant, ttl: Ttl) -> Duration {
         let left = self.lease.deadline().saturating_duration_since(now);
         (ttl.duration() / 6).min(left / 3).max(SOON)
-    }
-
-    /// Notes the outcome of a renewal. Returns the reason if the lease is lost.
-    fn renewed(
-        &mut self,
-        now: Instant,
-        claim: &Claim,
-        sent: Instant,
-        renewal: &Renewal,
-    ) -> Option<LossReason> {
-        let ttl = self.ttl;
-        self.renewal.sent = false;
-        // The store may know the lease in another mode, or a commit may have ended it.
-        let ambiguous = self.change.is_some() || self.claim != *claim || self.is_committing();
-        match renewal {
-            // A lease whose deadline has passed is lost for good: a guard that has reported the loss must not become
-            // valid again.
-            _ if !self.lease.is_valid(now) => return Some(LossReason::Expired),
-            Renewal::Lost if ambiguous => {
-                self.renewal.by(now + SOON.max(ttl.duration() / 30), false);
-            }
-            Renewal::Lost => return Some(LossReason::Revoked),
-            Renewal::Renewed { valid_until, tokens, contention } => {
-                self.lease.extend(*valid_until);
-                self.renewal.by(sent + ttl.duration() / 3, true);
-                self.turn.answer(*contention, now);
-                if let Some(tokens) = tokens {
-                    self.tokens.add(*tokens);
-                }
-                self.tokens.wanted &= !self.tokens.asked;
-            }
-            // The outcome is unknown: the deadline stays, and the process asks again while there is time.
-            _ => self.renewal.by(self.retry_at(now, ttl), false),
-        }
-        None
     }
 }

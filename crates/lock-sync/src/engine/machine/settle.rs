@@ -6,16 +6,15 @@
 
 use std::sync::Arc;
 
-use lock_core::{
-    Acquire, Claim, Error, ErrorKind, FencingToken, Grant, Instant, Mode, TokenRange, Ttl,
-};
+use lock_core::observer::Entered;
+use lock_core::{Error, ErrorKind, FencingToken, Grant, Instant, Mode, TokenRange, Ttl};
 
 use super::facts::{Asking, Change};
 use super::leased::{Going, Leased, Stage};
 use super::plan::{Plan, Step};
 use super::seat::Seat;
 use super::{Denial, Machine, Ticket};
-use crate::engine::queue::{Patience, WaiterId};
+use crate::engine::queue::Patience;
 use crate::engine::timing::renewal_window;
 use crate::engine::validity::Validity;
 
@@ -53,21 +52,17 @@ impl<W> Machine<W> {
         let mut plan = Plan::new(self.pass.now, renewal_window(self.policy.ttl));
         let mut stepped = false;
         for seat in 0..self.seats.len() {
-            self.look(seat, &mut plan);
-            while let Some(step) = plan.step.take() {
+            loop {
+                if let Some(leased) = self.seats[seat].live_mut() {
+                    leased.consider_weaker(plan.now);
+                }
+                self.plan(seat, &mut plan);
+                let Some(step) = plan.step.take() else { break };
                 self.take_step(seat, step);
                 stepped = true;
-                self.look(seat, &mut plan);
             }
         }
         (plan, stepped)
-    }
-
-    fn look(&mut self, seat: usize, plan: &mut Plan) {
-        if let Some(leased) = self.seats[seat].live_mut() {
-            leased.consider_weaker(plan.now);
-        }
-        self.plan(seat, plan);
     }
 
     fn take_step(&mut self, seat: usize, step: Step) {
@@ -152,48 +147,61 @@ impl<W> Machine<W> {
         let mut served = false;
         // A lease that had no holder yet admits every waiter for which it has room.
         let fresh = self.seats[seat].live().is_some_and(|leased| leased.used == 0);
-        while let Some((id, want)) = self.next_for(seat, fresh) {
-            let Some(ticket) = self.ticket(seat, want, self.pass.now) else { break };
+        while let Some((id, _)) = self.queue.first()
+            && let Some(want) = self.queue.want(id)
+            && self.admits(seat, want, fresh)
+            && let Some(ticket) = self.ticket(seat, want, self.pass.now)
+        {
             self.pass.wake(self.queue.answer(id, Ok(ticket)));
             served = true;
-            if want == Mode::Exclusive {
-                break;
-            }
         }
         served
     }
 
-    /// The next waiter to enter the lease on this seat, if there is room.
-    fn next_for(&self, seat: usize, fresh: bool) -> Option<(WaiterId, Mode)> {
-        let leased = self.seats[seat].live()?;
-        let (id, _) = self.queue.first()?;
-        let want = self.queue.want(id)?;
-        let enters = !self.upgrades(seat)
-            && leased.has_room(want)
-            && self.is_tolerated(seat, want)
-            && self.admits(leased, fresh);
-        enters.then_some((id, want))
-    }
-
-    /// Whether the time and the other processes allow one more holder of the lease.
-    fn admits(&self, leased: &Leased, fresh: bool) -> bool {
-        let now = self.pass.now;
+    /// Whether one more holder in this mode may enter the lease on this seat. `fresh`: it had no holder before this
+    /// event.
+    pub(super) fn admits(&self, seat: usize, want: Mode, fresh: bool) -> bool {
+        let (now, Some(leased)) = (self.pass.now, self.seats[seat].live()) else { return false };
+        if self.upgrades(seat) || !leased.has_room(want) || !self.is_tolerated(seat, want) {
+            return false;
+        }
         if fresh || leased.claim.mode.is_joint() {
             // All joint holds belong to one owner.
             leased.is_usable(now)
         } else if leased.holds.is_empty() {
             leased.is_kept(now, self.manner, &self.policy)
         } else {
-            (!leased.turn.is_wanted() || leased.opens(now, &self.policy))
+            // If the writer has become a reader in this very pass, the readers in line may enter, because no request can
+            // let them in before the lease ends.
+            let opens = || leased.weaken_at == now && leased.lets_readers_in(now, &self.policy);
+            (!leased.turn.is_wanted() || opens())
                 && leased.may_go_on(now, self.manner, &self.policy)
         }
     }
 
-    /// Gives the lease on this seat to one more holder.
-    pub(super) fn ticket(&mut self, seat: usize, want: Mode, now: Instant) -> Option<Ticket> {
-        let until = self.policy.max_hold.map_or(Instant::FAR_FUTURE, |it| now + it);
+    /// Gives the lease on this seat to one more holder. `None` if no token is left.
+    ///
+    /// Holders that share the lease have one token in common, until a holder that does not share enters.
+    pub(super) fn ticket(&mut self, seat: usize, want: Mode, since: Instant) -> Option<Ticket> {
+        let hold_until = self.policy.max_hold.map_or(Instant::FAR_FUTURE, |it| since + it);
+        let leased = self.seats[seat].live_mut()?;
+        let shares = matches!(want, Mode::Shared | Mode::Upgradable | Mode::Joint { .. });
+        let token = match leased.group {
+            Some(token) if shares => token,
+            _ => leased.tokens.take()?,
+        };
+        leased.group = shares.then_some(token);
+        let entered = match (leased.used, leased.is_pushed) {
+            (0, true) => Entered::Granted,
+            (0, false) => Entered::Free,
+            _ if leased.holds.live() > 0 => Entered::Joined,
+            _ => Entered::HandOff,
+        };
+        leased.serve();
         self.holds += 1;
-        self.seats[seat].live_mut()?.ticket((seat, self.holds), want, (now, until))
+        let hold = leased.holds.add(seat, self.holds, want, token, hold_until);
+        let lease = Arc::clone(&leased.lease);
+        Some(Ticket { hold, lease, token, since, hold_until, entered })
     }
 
     // ---- Asking ----
@@ -207,18 +215,18 @@ impl<W> Machine<W> {
         if !self.may_ask(want) {
             return false;
         }
-        let owner = match self.draw() {
-            Ok(owner) => owner,
+        let yields = self.courtesy.filter(|_| self.is_waited_for());
+        let mode = if yields.is_some() { want } else { self.in_one_go(want) };
+        let claim = match self.draw(mode) {
+            Ok(claim) => claim,
             Err(error) => {
                 self.deny_all(&Denial::Failed(error));
                 return true;
             }
         };
-        let claim = |mode| Claim::exclusive(self.key.clone(), owner).in_mode(mode);
-        let yields = self.courtesy.filter(|_| self.is_waited_for());
         let mut asking = match yields {
-            Some((hinted, most)) => Asking::yielding(claim(want), hinted, most),
-            None => Asking::new(claim(self.in_one_go(want)), self.pass.now),
+            Some((hinted, most)) => Asking::yielding(claim, hinted, most),
+            None => Asking::new(claim, self.pass.now),
         };
         (asking.request.outage, self.courtesy) = (self.trouble.take(), None);
         let seat = self.seats.iter().position(Seat::is_free).unwrap_or(self.seats.len());
@@ -239,12 +247,11 @@ impl<W> Machine<W> {
         // A claim to more than the first waiter needs takes no place. Nor does a claim that no other process can be
         // in the way of, unless it insists.
         let queued = waits && first == Some(mode) && (insists || !self.has_all(mode));
-        let request = Acquire::new(asking.claim.clone(), self.policy.ttl).reserving(self.reserve());
+        let request = self.request(asking.claim.clone(), queued);
         if let Seat::Asking(asking) = &mut self.seats[seat] {
             asking.send(queued);
         }
-        let request = if queued { request.queued() } else { request };
-        self.pass.attempt(self.for_value(request));
+        self.pass.attempt(request);
     }
 
     /// Lets go of a claim that no waiter here needs. If the store may have granted the claim or given it a place, the
@@ -256,7 +263,7 @@ impl<W> Machine<W> {
         if asking.request.outage.is_some() || asking.placed {
             let (now, none) = (self.pass.now, TokenRange::single(FencingToken::new(0)));
             let grant = Grant::new(none, now + self.policy.ttl.duration());
-            let lease = Arc::new(Validity::new(self.clock, grant.valid_until));
+            let lease = Arc::new(Validity::new(self.lease.clock(), grant.valid_until));
             let mut unseen = Leased::new(None, lease, asking.claim, grant, Ttl::MAX, now);
             unseen.spent = true;
             unseen.stage = Stage::Going(Going::new(now));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use lock_core::{Instant, Mode};
 
+use super::leased::Leased;
 use super::seat::Seat;
 use super::{Deadline, Machine, Manner, Ticket};
 use crate::engine::holds::{HoldId, beside};
@@ -44,7 +45,7 @@ impl<W> Machine<W> {
     ///
     /// The first holder after an event reads the clock. If it may pass the lease on, later holders may as well, until the
     /// next event. A tick comes before that stops being true. If the tick is late, the lease may be over: the waiter
-    /// checks it by the clock, and [enters again](Self::enter_again). The waiter takes over `lease`, the holder's reference
+    /// checks it by the clock, and goes to the back of the line. The waiter takes over `lease`, the holder's reference
     /// to its lease, if there is one.
     pub(in super::super) fn pass_on(
         &mut self,
@@ -59,7 +60,10 @@ impl<W> Machine<W> {
         if self.express != express {
             let until = self.express_until(hold, want, clock(), manner)?;
             self.express = express;
-            self.look_by(until);
+            // The next tick comes at this instant at the latest.
+            if self.next.is_none_or(|next| until < next.at) {
+                self.next = Some(Deadline { at: until, flexible: false });
+            }
         }
         let serial = self.holds + 1;
         let ticket = self.live_mut(hold)?.pass_on(hold, lease, serial, want)?;
@@ -86,13 +90,6 @@ impl<W> Machine<W> {
         leased.goes_on_until(now, manner, &self.policy).filter(|_| plain)
     }
 
-    /// Makes the next tick come at this instant at the latest.
-    fn look_by(&mut self, at: Instant) {
-        if self.next.is_none_or(|next| at < next.at) {
-            self.next = Some(Deadline { at, flexible: false });
-        }
-    }
-
     /// Whether the machine is open, no holder waits for an upgrade, and holds have no limit.
     pub(super) fn is_plain(&self) -> bool {
         !self.closed && self.upgrade.is_none() && self.policy.max_hold.is_none()
@@ -107,12 +104,11 @@ impl<W> Machine<W> {
         manner: Manner,
     ) -> Option<Ticket> {
         (self.is_plain() && self.queue.is_empty()).then_some(())?;
-        let quiet =
-            |seat: &Seat| matches!(seat, Seat::Leased(leased) if leased.is_shared_quietly(want));
-        let seat = self.seats.iter().position(quiet)?;
-        let alone = self.seats.len() == 1 || self.is_tolerated(seat, want);
-        let leased = self.seats[seat].leased().filter(|_| alone)?;
-        leased.may_go_on(now, manner, &self.policy).then_some(())?;
+        let quiet = |leased: &Leased| {
+            leased.is_shared_quietly(want) && leased.may_go_on(now, manner, &self.policy)
+        };
+        let seat = self.seats.iter().position(|seat| seat.leased().is_some_and(quiet))?;
+        (self.seats.len() == 1 || self.is_tolerated(seat, want)).then_some(())?;
         (self.shared_at, self.manner) = (now, manner);
         self.ticket(seat, want, now).map(Ticket::without_waiting)
     }

@@ -79,19 +79,13 @@ impl Leased {
     /// weaker. The store would grant no other lease for these readers. This lasts for a limited time, so that other
     /// processes get their turn.
     #[inline]
-    fn lets_readers_in(&self, now: Instant, policy: &Policy) -> bool {
+    pub(super) fn lets_readers_in(&self, now: Instant, policy: &Policy) -> bool {
         !policy.converts
             && self.claim.mode.is_stronger_than(Mode::Shared)
             && self.group.is_some()
             && !self.holds.is_empty()
             && self.weaken_at < Instant::FAR_FUTURE
             && now < self.weaken_at + LONGEST_STAY
-    }
-
-    /// Whether the writer has become a reader in this very pass. Then the readers in line may enter, because no request
-    /// can let them in before the lease ends.
-    pub(super) fn opens(&self, now: Instant, policy: &Policy) -> bool {
-        self.weaken_at == now && self.lets_readers_in(now, policy)
     }
 
     /// Whether it is time to give a chance to clients that have no place in the store's queue.

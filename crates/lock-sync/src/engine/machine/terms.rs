@@ -4,13 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::observer;
-use lock_core::{Acquire, Error, Instant, Label, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Error, Instant, Label, Released, Ttl};
 
 use crate::engine::holds::HoldId;
 use crate::engine::labels::{Labelled, Labels};
 use crate::engine::queue::WaiterId;
 use crate::engine::validity::Validity;
 use crate::error::LeaseLost;
+
+/// The answer of the store to a request for a lease, or for its conversion.
+pub(crate) type AcquireAnswer = Result<AcquireOutcome, Error>;
+
+/// The answer of the store to a release, and to the request for a place that the release took along.
+pub(crate) type ReleaseAnswer = Result<(Released, Option<AcquireOutcome>), Error>;
 
 /// What a lock promises its holders and its waiters. Locks of one process with one name and one policy are one lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,12 +72,7 @@ impl Ticket {
     /// The caller begins the hold now. Fails if the hold has lost its lease, as far as the clock and the machine know.
     pub(crate) fn begin(&mut self) -> Result<(), LeaseLost> {
         self.since = self.lease.now();
-        self.check_at(self.since)
-    }
-
-    /// Whether the hold has its lease at this instant.
-    pub(crate) fn check_at(&self, now: Instant) -> Result<(), LeaseLost> {
-        self.lease.check(self.hold.serial(), self.hold_until, now)
+        self.lease.check(self.hold.serial(), self.hold_until, self.since)
     }
 }
 

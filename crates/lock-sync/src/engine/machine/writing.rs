@@ -4,11 +4,11 @@
 //! value on together with the lease. While a write has no answer, the process does not know the value, and does not
 //! pass the lease on. If the writer goes away, the lease goes back, and the store refuses a late arrival of the write.
 
-use lock_core::{Acquire, Claim, FencingToken, LoadedValue, Mode, Released};
+use lock_core::{Claim, FencingToken, LoadedValue, Released};
 
 use super::leased::{Going, Leased, Stage, Writing};
 use super::{Machine, Manner};
-use crate::engine::holds::{HoldId, State};
+use crate::engine::holds::HoldId;
 
 /// A write of the value by a holder.
 #[derive(Clone, Debug)]
@@ -21,28 +21,16 @@ pub(crate) struct Write {
 }
 
 impl<W> Machine<W> {
-    /// This request, with the value if the task of the latest call wants it.
-    pub(super) fn for_value(&self, request: Acquire) -> Acquire {
-        let wants = self.manner.wants_value() && request.claim.mode == Mode::Exclusive;
-        if wants { request.with_value() } else { request }
-    }
-
     /// The value beside the lock, if this process knows it.
     pub(in super::super) fn value(&self, hold: HoldId) -> Option<LoadedValue> {
         self.live(hold)?.value.clone()
     }
 
-    /// A holder has loaded the value.
-    pub(in super::super) fn loaded(&mut self, hold: HoldId, value: &LoadedValue) {
+    /// A holder has loaded the value. `None`: it is about to write the value by other means, so this process no longer
+    /// knows it.
+    pub(in super::super) fn loaded(&mut self, hold: HoldId, value: Option<&LoadedValue>) {
         if let Some(leased) = self.held_mut(hold).filter(|leased| leased.writing.is_none()) {
-            leased.value = Some(value.clone());
-        }
-    }
-
-    /// The value is about to be written by other means, so this process no longer knows it.
-    pub(in super::super) fn forget_value(&mut self, hold: HoldId) {
-        if let Some(leased) = self.live_mut(hold) {
-            leased.value = None;
+            leased.value = value.cloned();
         }
     }
 
@@ -113,24 +101,18 @@ impl<W> Machine<W> {
 
     /// The store has written the value and ended the lease.
     pub(in super::super) fn committed(&mut self, hold: HoldId, told: u32) {
-        let seat = hold.seat();
-        let Some(leased) = self.seats.get_mut(seat).and_then(|seat| seat.leased_mut()) else {
-            return;
-        };
-        let Some(holding) = leased.holds.remove(hold) else { return };
-        if holding.state == State::Dead && leased.holds.get(hold).is_none() {
-            leased.lease.leave(hold.serial());
-        }
-        if leased.is_live() {
-            let mut going = Going::new(self.pass.now);
-            going.release.send();
+        let mut going = Going::new(self.pass.now);
+        going.release.send();
+        if let Some((_, leased)) = self.remove(hold)
+            && leased.is_live()
+        {
             leased.stage = Stage::Going(going);
-            self.released(seat, &Ok((Released::Freed { told }, None)));
+            self.released(hold.seat(), &Ok((Released::Freed { told }, None)));
         }
     }
 
     /// The lease of a live hold.
-    fn held_mut(&mut self, hold: HoldId) -> Option<&mut Leased> {
+    pub(super) fn held_mut(&mut self, hold: HoldId) -> Option<&mut Leased> {
         self.live_mut(hold).filter(|leased| leased.holds.get(hold).is_some_and(|it| it.is_live()))
     }
 }

@@ -63,7 +63,9 @@ impl World {
         self.trouble_upgrade();
         self.arrivals += 1;
         let (arrival, patience) = (self.arrivals, limit.patience(self.now()));
-        let entered = self.machine.enter_again(hold, want, patience, self.manner);
+        self.machine.release(hold, self.manner);
+        self.machine.settle();
+        let entered = self.machine.enter(want, patience, self.manner);
         self.woken.extend((!matches!(entered, Entered::Done(_))).then_some(arrival));
         self.entered(arrival, (self.events, limit, want), entered);
     }

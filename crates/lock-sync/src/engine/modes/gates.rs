@@ -69,7 +69,6 @@ impl World {
         }
         self.close_gate();
         self.machine.begin(self.now());
-        self.machine.left_gate(self.manner);
         self.carry_out();
         self.check();
         true

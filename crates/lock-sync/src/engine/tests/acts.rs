@@ -79,7 +79,9 @@ impl World {
         self.begin();
         self.arrivals += 1;
         let (arrival, patience) = (self.arrivals, limit.patience(self.now));
-        let entered = self.machine.enter_again(hold, Mode::Exclusive, patience, self.manner);
+        self.machine.release(hold, self.manner);
+        self.machine.settle();
+        let entered = self.machine.enter(Mode::Exclusive, patience, self.manner);
         self.carry_out();
         self.entered(arrival, limit, entered);
     }

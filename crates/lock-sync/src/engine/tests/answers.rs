@@ -1,6 +1,6 @@
 //! Events from outside the process: answers, messages, and the acts of other processes at the store.
 
-use lock_core::{Contention, Error, ErrorKind, Hint, Renewal};
+use lock_core::{AcquireOutcome, Contention, Error, ErrorKind, Hint, Renewal};
 
 use super::common::Answer;
 use super::{JITTER, World};
@@ -17,7 +17,7 @@ impl World {
     /// The first answer to a request that was repeated arrives while the release of its grant is under way.
     pub(super) fn granted_again(&mut self) {
         if let Some((claim, _)) = &self.releasing {
-            self.machine.forget_unless_known(claim);
+            self.machine.refuse(claim, &Ok(AcquireOutcome::Queued { retry_after: None }));
         }
     }
 
