@@ -164,9 +164,7 @@ impl Hold {
 
     /// Waits for a token with which to begin a write, unless the store gives none or the lease is over.
     pub(crate) async fn token_for_write(&self) {
-        let hold = self.id();
-        self.entry.event(|machine| machine.want_token(hold));
-        self.entry.token(hold).await;
+        self.entry.token(self.id()).await;
     }
 
     /// The store has answered a write, and the lease goes on. Without a value, the store has written nothing.

@@ -369,8 +369,9 @@ impl Keyed for Entry {
     type Command = Command;
 
     fn new(shared: Arc<Shared>, key: Key, group: Option<OwnerToken>, policy: Policy) -> Self {
-        let mut machine = Machine::new(key.clone(), policy.clone(), shared.clock, owner);
-        let gate = Gate::new(machine.lease_of_gate());
+        let lease = Arc::new(Validity::new(shared.clock, Instant::from_nanos(0)));
+        let machine = Machine::new(key.clone(), policy.clone(), Arc::clone(&lease), owner);
+        let gate = Gate::new(lease);
         let observed = Observed::new(&shared, &key, policy.ttl.duration());
         Self {
             shared,

@@ -133,7 +133,7 @@ impl Entry {
     }
 
     /// Waits until this hold needs to wait for a token no longer: see
-    /// [`Machine::want_token`](super::machine::Machine::want_token).
+    /// [`Machine::begin_write`](super::machine::Machine::begin_write).
     pub(super) fn token(&self, hold: HoldId) -> impl Future<Output = ()> {
         self.news(move |state| (!state.machine.wants_token(hold)).then_some(()))
     }

@@ -42,14 +42,11 @@ impl<W> Machine<W> {
         let room = u64::from(of).saturating_sub(self.permits_here(of));
         let run = if self.is_waited_for() { self.run as usize } else { 1 };
         for next in self.queue.wants().take(run).skip(1) {
-            match next {
-                Mode::Permits { take, of: known }
-                    if known == of && u64::from(sum) + u64::from(take) <= room =>
-                {
-                    sum += take;
-                }
-                _ => break,
+            let Mode::Permits { take, of: known } = next else { break };
+            if known != of || u64::from(sum) + u64::from(take) > room {
+                break;
             }
+            sum += take;
         }
         Mode::Permits { take: sum, of }
     }
@@ -118,14 +115,14 @@ impl<W> Machine<W> {
         if self.watch != Watching::On {
             self.alone_since.get_or_insert(now);
         }
-        let (memory, ttl) = (self.memory.take(), self.policy.ttl);
-        let lease = self.next_lease(memory.as_deref(), grant.valid_until);
-        self.seats[seat] = Seat::Leased(Leased::new(memory, lease, claim, grant, ttl, now));
+        let (holds, ttl) = (std::mem::take(&mut self.spare), self.policy.ttl);
+        let lease = self.next_lease(grant.valid_until);
+        self.seats[seat] = Seat::Leased(Leased::new(holds, lease, claim, grant, ttl, now));
     }
 
     /// What the holders of the next lease see of it.
-    fn next_lease(&self, memory: Option<&Leased>, valid_until: Instant) -> Arc<Validity> {
-        if !self.is_free(memory) {
+    fn next_lease(&self, valid_until: Instant) -> Arc<Validity> {
+        if !self.lease_is_free() {
             return Arc::new(Validity::new(self.lease.clock(), valid_until));
         }
         self.lease.restart(valid_until);

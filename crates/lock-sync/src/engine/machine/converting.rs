@@ -52,11 +52,10 @@ impl<W> Machine<W> {
         if let Some(denial) = self.refuses_upgrade(hold) {
             return Err(denial);
         }
-        if let Some(change) = self.live_mut(hold).and_then(|leased| leased.change.as_mut()) {
-            change.earlier = change.request.sent;
-        }
         let id = self.queue.push_aside(patience);
         self.upgrade = Some(Upgrade { id, hold });
+        // The answer to a request for an earlier upgrade says nothing about this one.
+        self.hint_at_change();
         Ok(id)
     }
 
@@ -126,23 +125,16 @@ impl<W> Machine<W> {
     // ---- Asking the store ----
 
     pub(super) fn send_conversion(&mut self, seat: usize) {
-        let upgrades = self.upgrades(seat);
-        let waits = upgrades && !self.tries_to_upgrade();
+        let waits = self.upgrades(seat) && !self.tries_to_upgrade();
         let Some(leased) = self.seats[seat].live_mut() else { return };
-        let ttl = leased.ttl;
-        let mut limit = leased.answer_limit(self.pass.now, ttl);
+        let mut limit = leased.answer_limit(self.pass.now);
         let Some(change) = &mut leased.change else { return };
         change.request.send();
-        change.earlier = false;
-        let mut request = Convert::new(leased.claim.clone(), change.to, ttl);
+        let mut request = Convert::new(leased.claim.clone(), change.to, leased.ttl);
         if change.strengthens() {
-            limit = ttl.duration();
-            if upgrades {
-                request = request.reserving(NonZeroU32::MIN.saturating_add(8));
-            }
-            if waits {
-                request = request.queued();
-            }
+            limit = leased.ttl.duration();
+            request = request.reserving(NonZeroU32::MIN.saturating_add(8));
+            request.request.queue = waits;
         } else {
             leased.renewal.at = Instant::FAR_FUTURE;
         }
@@ -182,13 +174,12 @@ impl<W> Machine<W> {
         let now = self.pass.now;
         let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
         let wanted = upgrades && change.strengthens();
+        // A refusal ends a try, unless the request was for an earlier upgrade.
+        let asks_again = wanted && (!tries || change.request.at <= now);
         let Some(leased) = self.seats[seat].leased() else { return };
-        let (claim, retry) = (leased.claim.clone(), leased.retry_at(now, leased.ttl));
+        let (claim, retry) = (leased.claim.clone(), leased.retry_at(now));
         match answer {
-            Ok(Busy { .. } | Queued { .. }) if wanted && change.earlier => {
-                change.request.by(now, false);
-            }
-            Ok(Busy { .. }) if change.strengthens() && (tries || !wanted) => {
+            Ok(Busy { .. }) if change.strengthens() && !asks_again => {
                 return self.deny_upgrade(Denial::WouldBlock);
             }
             Ok(refusal @ (Busy { .. } | Queued { .. })) if change.strengthens() => {
@@ -224,9 +215,8 @@ impl<W> Machine<W> {
 
     /// A hint says that the store may have granted the upgrade, or may now grant it.
     pub(super) fn hint_at_change(&mut self) {
-        let now = self.pass.now;
-        if let Some(hold) = self.upgrade.as_ref().map(|upgrade| upgrade.hold)
-            && let Some(change) = self.live_mut(hold).and_then(|leased| leased.change.as_mut())
+        let (now, Some(Upgrade { hold, .. })) = (self.pass.now, self.upgrade) else { return };
+        if let Some(change) = self.live_mut(hold).and_then(|leased| leased.change.as_mut())
             && change.strengthens()
         {
             change.request.at = now;

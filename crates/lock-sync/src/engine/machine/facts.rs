@@ -70,13 +70,11 @@ impl Asking {
 pub(super) struct Change {
     pub(super) to: Mode,
     pub(super) request: Request,
-    /// The request under way was sent before the present upgrade began. A refusal says nothing about the upgrade.
-    pub(super) earlier: bool,
 }
 
 impl Change {
     pub(super) fn new(to: Mode, at: Instant) -> Self {
-        Self { to, request: Request::new(at), earlier: false }
+        Self { to, request: Request::new(at) }
     }
 
     /// Whether the conversion makes the lease exclusive. Every other conversion makes the lease weaker.

@@ -12,7 +12,6 @@ use super::leased::Leased;
 use super::{Machine, Manner};
 use crate::engine::holds::HoldId;
 use crate::engine::tokens::LOW_TOKENS;
-use crate::engine::validity::Validity;
 
 /// An open gate: what the readers that come through the gate have to know.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +30,6 @@ pub(in super::super) struct Opening {
 }
 
 impl<W> Machine<W> {
-    /// The [`Validity`] that the gate shows to its readers. Each lease of this machine uses it, unless an earlier
-    /// holder still refers to it.
-    pub(in super::super) fn lease_of_gate(&mut self) -> Arc<Validity> {
-        self.gated = true;
-        Arc::clone(&self.lease)
-    }
-
     /// One more reader comes, and the gate opens for the readers after it, if other readers or no holders use the only
     /// lease of this process and there is nothing else to decide. `armed` is the instant of the next tick.
     pub(in super::super) fn open(
@@ -79,7 +71,7 @@ impl<W> Machine<W> {
     /// Makes the lease on the only seat use the validity that the gate shows, if that validity was in use when the
     /// lease was granted, and no holder refers to that validity or to the lease now.
     fn show_at_gate(&mut self, seat: usize, now: Instant) {
-        let free = self.is_free(self.memory.as_deref());
+        let free = self.lease_is_free();
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         if free && leased.is_idle() && leased.is_usable(now) {
             self.lease.restart(leased.lease.deadline());
@@ -87,16 +79,14 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether the validity that the gate shows is free: no holder refers to it, and no present lease uses it. `memory`
-    /// is the former lease that the machine remembers, which may still refer to it.
-    pub(super) fn is_free(&self, memory: Option<&Leased>) -> bool {
-        let known = memory.is_some_and(|former| Arc::ptr_eq(&former.lease, &self.lease));
-        Arc::strong_count(&self.lease) == 1 + usize::from(self.gated) + usize::from(known)
+    /// Whether the validity that the gate shows is free: no holder refers to it, and no present lease uses it. Then only
+    /// the gate and the machine do.
+    pub(super) fn lease_is_free(&self) -> bool {
+        Arc::strong_count(&self.lease) == 2
     }
 
     fn may_open(&self, leased: &Leased, now: Instant, manner: Manner) -> bool {
-        self.gated
-            && self.is_plain()
+        self.is_plain()
             && self.queue.is_empty()
             && leased.claim.mode == Mode::Shared
             && leased.change.is_none()

@@ -109,15 +109,15 @@ impl Going {
 }
 
 impl Leased {
-    /// A lease that was just granted. It reuses the memory of an earlier lease, so that a pass allocates less.
+    /// A lease that was just granted, without holds. `holds` brings their memory.
     pub(super) fn new(
-        former: Option<Box<Self>>,
+        holds: Holds,
         lease: Arc<Validity>,
         claim: Claim,
         grant: Grant,
         ttl: Ttl,
         now: Instant,
-    ) -> Box<Self> {
+    ) -> Self {
         let left = grant.valid_until.saturating_duration_since(now);
         // A lease that was handed over is short. An early renewal gives it the full length, unless its holder lets
         // go before that.
@@ -125,7 +125,7 @@ impl Leased {
         let mut renewal = Request::new(Instant::FAR_FUTURE);
         let after = if short { left / 10 } else { left.min(ttl.duration()) / 3 };
         renewal.by(now + after, !short);
-        let new = |holds| Self {
+        Self {
             claim,
             lease,
             stage: Stage::Live,
@@ -149,11 +149,7 @@ impl Leased {
             value: grant.value,
             writing: None,
             written: None,
-        };
-        let Some(mut former) = former else { return Box::new(new(Holds::default())) };
-        let holds = std::mem::take(&mut former.holds).emptied();
-        *former = new(holds);
-        former
+        }
     }
 
     // ---- Stage ----
@@ -179,11 +175,6 @@ impl Leased {
     #[inline]
     pub(super) fn is_usable(&self, now: Instant) -> bool {
         !self.spent && self.writing.is_none() && self.lease.is_valid(now)
-    }
-
-    /// Whether the store may have ended the lease already, on behalf of its holder.
-    pub(super) fn is_committing(&self) -> bool {
-        self.writing == Some(Writing::Commit)
     }
 
     // ---- Holders ----
@@ -251,9 +242,9 @@ impl Leased {
     // ---- What the store says ----
 
     /// When to repeat a request about the lease that failed.
-    pub(super) fn retry_at(&self, now: Instant, ttl: Ttl) -> Instant {
+    pub(super) fn retry_at(&self, now: Instant) -> Instant {
         let left = self.lease.deadline().saturating_duration_since(now);
-        now + (ttl.duration() / 10).min(left / 4).max(SOON)
+        now + (self.ttl.duration() / 10).min(left / 4).max(SOON)
     }
 
     /// Whether a renewal or a conversion is under way.

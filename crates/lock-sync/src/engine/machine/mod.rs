@@ -43,7 +43,7 @@ mod writing;
 
 use std::sync::Arc;
 
-use lock_core::{Acquire, Claim, Clock, Error, Instant, Key, Mode, OwnerToken};
+use lock_core::{Acquire, Claim, Error, Instant, Key, Mode, OwnerToken};
 
 use super::queue::{Patience, Queue, WaiterId};
 use crate::error::LossReason;
@@ -60,7 +60,7 @@ pub(super) use terms::Entered;
 pub(crate) use terms::{AcquireAnswer, Denial, Policy, ReleaseAnswer, Ticket};
 pub(crate) use writing::Write;
 
-use super::holds::HoldId;
+use super::holds::{HoldId, Holds};
 use super::manner::Manner;
 use super::request::Outage;
 use super::validity::Validity;
@@ -106,12 +106,11 @@ pub(crate) struct Machine<W> {
     /// The next claim lets other processes go first. It asks at the first instant if a hint has said by then that
     /// the key is free, and at the second instant in any case.
     courtesy: Option<(Instant, Instant)>,
-    /// The memory of the latest lease, for the next one.
-    memory: Option<Box<Leased>>,
-    /// What the holders see of a lease. Each lease takes it, unless an earlier holder still refers to it.
+    /// The memory of the holds of the latest lease, for the next one.
+    spare: Holds,
+    /// What the gate shows to its readers, and the holders see of a lease. Each lease takes it, unless an earlier holder
+    /// still refers to it.
     lease: Arc<Validity>,
-    /// Whether there is a gate, which refers to `lease` as well.
-    gated: bool,
     /// The store did not answer the last release. The outage counts for the next claim.
     trouble: Option<Outage>,
     /// Every error of an outage. An error may own anything, so its last copy leaves in a pass.
@@ -121,10 +120,11 @@ pub(crate) struct Machine<W> {
 }
 
 impl<W> Machine<W> {
+    /// `lease` is what the gate shows to its readers.
     pub(super) fn new(
         key: Key,
         policy: Policy,
-        clock: Clock,
+        lease: Arc<Validity>,
         owners: fn() -> Result<OwnerToken, Error>,
     ) -> Self {
         Self {
@@ -148,9 +148,8 @@ impl<W> Machine<W> {
             polls: 0,
             alone_since: None,
             courtesy: None,
-            memory: None,
-            lease: Arc::new(Validity::new(clock, Instant::from_nanos(0))),
-            gated: false,
+            spare: Holds::default(),
+            lease,
             trouble: None,
             errors: Vec::new(),
             pass: Pass::at(Instant::from_nanos(0)),

@@ -39,8 +39,6 @@ pub(super) enum Step {
     Convert,
     /// Grant the upgrade: the lease is exclusive, and its only holder waits for that.
     GrantUpgrade,
-    /// Refuse the upgrade: it would have to wait for other holders, and its caller only tries.
-    RefuseUpgrade,
     /// Renew the lease, and ask for tokens if there are few.
     Renew,
     /// Free the seat of a lost lease: its last guard has gone.
@@ -252,10 +250,6 @@ impl<W> Machine<W> {
 
     fn plan_conversion(&self, seat: usize, leased: &Leased, plan: &mut Plan) {
         let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
-        if upgrades && tries && !self.may_be_exclusive(seat, leased) {
-            // A try is refused at once, even while an earlier conversion is under way.
-            return plan.do_now(Step::RefuseUpgrade);
-        }
         if let Some(change) = &leased.change {
             let held_up = match change.strengthens() {
                 // The process gives its other leases back first.
@@ -275,30 +269,22 @@ impl<W> Machine<W> {
     }
 
     /// Whether the only hold on this seat may become exclusive, as far as the guards of this process are concerned.
-    fn may_be_exclusive(&self, seat: usize, leased: &Leased) -> bool {
-        leased.holds.live() == 1
-            && !leased.holds.has_dead()
-            && self.is_tolerated(seat, Mode::Exclusive)
+    pub(super) fn may_be_exclusive(&self, seat: usize) -> bool {
+        let alone = |leased: &Leased| leased.holds.live() == 1 && !leased.holds.has_dead();
+        self.seats[seat].live().is_some_and(alone) && self.is_tolerated(seat, Mode::Exclusive)
     }
 
     /// The upgrade that is wanted on this seat.
     fn plan_upgrade(&self, seat: usize, leased: &Leased, plan: &mut Plan) {
-        let alone = self.may_be_exclusive(seat, leased);
-        if leased.claim.mode != Mode::Exclusive {
-            if !leased.renewal.sent {
-                plan.do_now(Step::Change(Mode::Exclusive));
-            }
-        } else if alone && leased.tokens.left() > 0 {
+        let alone = self.may_be_exclusive(seat);
+        let exclusive = leased.claim.mode == Mode::Exclusive;
+        if exclusive && alone && leased.tokens.left() > 0 {
             plan.do_now(Step::GrantUpgrade);
-        } else if alone && !leased.renewal.sent {
-            // The upgrade needs a token. A renewal may bring one. If it brings none, the lease becomes
-            // weaker for a moment and the store upgrades it: that grant always brings a token.
-            let step = if leased.tokens.asked || !self.policy.renew {
-                Step::Change(leased.holds.need(Mode::Exclusive))
-            } else {
-                Step::Renew
-            };
-            plan.do_now(step);
+        } else if !leased.renewal.sent && (alone || !exclusive && !self.tries_to_upgrade()) {
+            // The upgrade needs a token. If none is left, the lease becomes weaker for a moment and the store upgrades
+            // it: that grant always brings a token.
+            let to = if exclusive { leased.holds.need(Mode::Exclusive) } else { Mode::Exclusive };
+            plan.do_now(Step::Change(to));
         }
     }
 

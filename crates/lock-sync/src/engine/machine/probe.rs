@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Contention, Instant, OwnerToken};
 
-use super::leased::Leased;
+use super::leased::{Leased, Stage};
 use super::seat::Seat;
 use super::{Machine, Manner};
 use crate::engine::holds::HoldId;
@@ -22,13 +22,9 @@ impl<W> Machine<W> {
 
     /// The owner of the claim on the first seat.
     pub(in super::super) fn owner(&self) -> Option<OwnerToken> {
-        match &self.seats[0] {
-            Seat::Free => None,
-            Seat::Asking(asking) => Some(asking.claim.owner),
-            Seat::Leased(leased) => {
-                (leased.is_live() || leased.lease_goes()).then_some(leased.claim.owner)
-            }
-        }
+        let lost = |leased: &Leased| matches!(leased.stage, Stage::Lost(_));
+        let seat = self.seats.first().filter(|seat| !seat.leased().is_some_and(lost))?;
+        seat.claim().map(|claim| claim.owner)
     }
 
     /// The owners of the leases whose renewal or conversion is under way.
@@ -64,11 +60,5 @@ impl<W> Machine<W> {
     /// The contention of other processes for the first lease.
     pub(in super::super) fn contention(&self) -> Option<Contention> {
         self.seats[0].live().map(|leased| leased.turn.contention())
-    }
-}
-
-impl Leased {
-    fn lease_goes(&self) -> bool {
-        matches!(self.stage, super::leased::Stage::Going(_))
     }
 }

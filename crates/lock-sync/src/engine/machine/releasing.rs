@@ -214,11 +214,8 @@ impl<W> Machine<W> {
         };
         self.used_last = leased.used;
         let stayed = leased.has_stayed(self.pass.now);
-        if let Seat::Leased(mut leased) = std::mem::replace(&mut self.seats[seat], Seat::Free) {
-            // The memory keeps neither an error nor a value.
-            (leased.stage, leased.value) = (Stage::Live, None);
-            self.memory = Some(leased);
-        }
+        self.spare = std::mem::take(&mut leased.holds).emptied();
+        self.seats[seat] = Seat::Free;
         self.be_courteous(contended, stayed);
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, Instant, Renew, Renewal, Ttl};
 
-use super::leased::{Leased, SOON};
+use super::leased::{Leased, SOON, Writing};
 use super::{Fact, Machine, Op};
 use crate::engine::holds::{HoldId, Holding};
 use crate::engine::tokens::LOW_TOKENS;
@@ -33,7 +33,7 @@ impl<W> Machine<W> {
         leased.tokens.asked |= stocks;
         let tokens = if stocks { STOCK } else { 0 };
         let renew = Renew::new(leased.claim.clone(), leased.ttl).reserving(tokens);
-        let limit = leased.answer_limit(self.pass.now, leased.ttl);
+        let limit = leased.answer_limit(self.pass.now);
         self.pass.ops.push(Op::Renew(renew, limit));
     }
 
@@ -61,24 +61,24 @@ impl<W> Machine<W> {
         // The process may have given the lease up meanwhile, and may still take it back.
         let Some(seat) = self.seat_of(claim.owner) else { return };
         let Some(leased) = self.seats[seat].leased_mut() else { return };
-        let ttl = leased.ttl;
+        let (ttl, commits) = (leased.ttl.duration(), leased.writing == Some(Writing::Commit));
         leased.renewal.sent = false;
         // The store may know the lease in another mode, or a commit may have ended it.
-        let ambiguous = leased.change.is_some() || leased.claim != *claim || leased.is_committing();
+        let ambiguous = leased.change.is_some() || leased.claim != *claim || commits;
         match renewal {
             Renewal::Lost if ambiguous => {
-                leased.renewal.by(now + SOON.max(ttl.duration() / 30), false);
+                leased.renewal.by(now + SOON.max(ttl / 30), false);
             }
             Renewal::Lost => self.lose(seat, LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, contention } => {
                 leased.lease.extend(*valid_until, now);
-                leased.renewal.by(sent + ttl.duration() / 3, true);
+                leased.renewal.by(sent + ttl / 3, true);
                 leased.turn.answer(*contention, now);
                 tokens.iter().for_each(|tokens| leased.tokens.add(*tokens));
                 leased.tokens.wanted &= !leased.tokens.asked;
             }
             // The outcome is unknown: the deadline stays, and the process asks again while there is time.
-            _ => leased.renewal.by(leased.retry_at(now, ttl), false),
+            _ => leased.renewal.by(leased.retry_at(now), false),
         }
     }
 }
@@ -86,8 +86,8 @@ impl<W> Machine<W> {
 impl Leased {
     /// How long the answer to a request about a lease may take. The limit leaves time for another request before the
     /// lease ends.
-    pub(super) fn answer_limit(&self, now: Instant, ttl: Ttl) -> Duration {
+    pub(super) fn answer_limit(&self, now: Instant) -> Duration {
         let left = self.lease.deadline().saturating_duration_since(now);
-        (ttl.duration() / 6).min(left / 3).max(SOON)
+        (self.ttl.duration() / 6).min(left / 3).max(SOON)
     }
 }

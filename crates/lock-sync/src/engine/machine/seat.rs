@@ -8,10 +8,11 @@ use crate::engine::request::Outage;
 
 /// The state of one claim, as far as this process knows it.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most machines have one seat, which is often leased")]
 pub(super) enum Seat {
     Free,
     Asking(Asking),
-    Leased(Box<Leased>),
+    Leased(Leased),
 }
 
 impl Seat {
@@ -30,18 +31,14 @@ impl Seat {
 
     #[inline]
     pub(super) fn leased(&self) -> Option<&Leased> {
-        match self {
-            Self::Leased(leased) => Some(leased),
-            _ => None,
-        }
+        let Self::Leased(leased) = self else { return None };
+        Some(leased)
     }
 
     #[inline]
     pub(super) fn leased_mut(&mut self) -> Option<&mut Leased> {
-        match self {
-            Self::Leased(leased) => Some(leased),
-            _ => None,
-        }
+        let Self::Leased(leased) = self else { return None };
+        Some(leased)
     }
 
     /// The lease on this seat, if this process has it and has not given it up.
@@ -66,17 +63,13 @@ impl Seat {
 
     /// The release of the lease on this seat, if the process has given the lease up.
     pub(super) fn going(&self) -> Option<&Going> {
-        match &self.leased()?.stage {
-            Stage::Going(going) => Some(going),
-            Stage::Live | Stage::Lost(_) => None,
-        }
+        let Stage::Going(going) = &self.leased()?.stage else { return None };
+        Some(going)
     }
 
     pub(super) fn going_mut(&mut self) -> Option<&mut Going> {
-        match &mut self.leased_mut()?.stage {
-            Stage::Going(going) => Some(going),
-            Stage::Live | Stage::Lost(_) => None,
-        }
+        let Stage::Going(going) = &mut self.leased_mut()?.stage else { return None };
+        Some(going)
     }
 
     /// The outage of a request about the claim, except a renewal.
@@ -94,9 +87,7 @@ impl Seat {
     /// The claim, if no request for it is under way: it waits for a hint or for the time to ask.
     #[inline]
     pub(super) fn waiting(&self) -> Option<&Asking> {
-        match self {
-            Self::Asking(asking) if !asking.request.sent => Some(asking),
-            _ => None,
-        }
+        let Self::Asking(asking) = self else { return None };
+        (!asking.request.sent).then_some(asking)
     }
 }

@@ -14,6 +14,7 @@ use super::leased::{Going, Leased, Stage};
 use super::plan::{Plan, Step};
 use super::seat::Seat;
 use super::{Denial, Machine, Ticket};
+use crate::engine::holds::Holds;
 use crate::engine::queue::Patience;
 use crate::engine::timing::renewal_window;
 use crate::engine::validity::Validity;
@@ -79,7 +80,6 @@ impl<W> Machine<W> {
             }
             Step::Convert => self.send_conversion(seat),
             Step::GrantUpgrade => self.grant_upgrade(seat),
-            Step::RefuseUpgrade => self.deny_upgrade(Denial::WouldBlock),
             Step::Renew => self.send_renewal(seat),
             Step::Clear => self.seats[seat] = Seat::Free,
             Step::Despair => self.despair(seat),
@@ -99,7 +99,7 @@ impl<W> Machine<W> {
 
     /// Denies the upgrade and the waiters that can never be served.
     fn deny(&mut self) -> bool {
-        let upgrade = self.upgrade.as_ref().and_then(|upgrade| self.refuses_upgrade(upgrade.hold));
+        let upgrade = self.upgrade.and_then(|upgrade| self.refuses_upgrade(upgrade.hold));
         let line = self.queue.first_want().and_then(|want| self.refuses(want));
         let denied = upgrade.is_some() || line.is_some();
         upgrade.into_iter().for_each(|denial| self.deny_upgrade(denial));
@@ -130,14 +130,19 @@ impl<W> Machine<W> {
         })
     }
 
-    /// Denies the first waiters that only try, if only another holder can help them.
+    /// Denies the upgrade and the first waiters that only try, if only another holder can help them.
     fn send_tries_home(&mut self) -> bool {
+        let blocked = self.tries_to_upgrade()
+            && self.upgrade.is_some_and(|upgrade| !self.may_be_exclusive(upgrade.hold.seat()));
+        if blocked {
+            self.deny_upgrade(Denial::WouldBlock);
+        }
         let hopeless =
             matches!(self.queue.first(), Some((_, Patience::Try))) && !self.is_in_motion();
         if hopeless {
             self.deny_tries(&Denial::WouldBlock);
         }
-        hopeless
+        blocked || hopeless
     }
 
     // ---- Serving ----
@@ -264,7 +269,8 @@ impl<W> Machine<W> {
             let (now, none) = (self.pass.now, TokenRange::single(FencingToken::new(0)));
             let grant = Grant::new(none, now + self.policy.ttl.duration());
             let lease = Arc::new(Validity::new(self.lease.clock(), grant.valid_until));
-            let mut unseen = Leased::new(None, lease, asking.claim, grant, Ttl::MAX, now);
+            let mut unseen =
+                Leased::new(Holds::default(), lease, asking.claim, grant, Ttl::MAX, now);
             unseen.spent = true;
             unseen.stage = Stage::Going(Going::new(now));
             self.seats[seat] = Seat::Leased(unseen);

@@ -80,7 +80,10 @@ impl<W> Machine<W> {
     /// Something has happened to the key, or may have.
     fn heard(&mut self, resync: bool) {
         let now = self.pass.now;
-        self.hint_at_change();
+        // A try does not wait for news.
+        if !self.tries_to_upgrade() {
+            self.hint_at_change();
+        }
         for seat in &mut self.seats {
             match seat {
                 Seat::Asking(asking) => asking.hear(now),

@@ -35,20 +35,24 @@ impl<W> Machine<W> {
     }
 
     /// A holder begins to write the value. `last`: it lets go of the lock afterwards. `None` if the lease is over, or
-    /// if no token is left by which the store could tell this write from an earlier one without an answer.
+    /// if no token is left by which the store could tell this write from an earlier one without an answer. Then the
+    /// process asks for tokens, unless the lease is not renewed.
     pub(in super::super) fn begin_write(
         &mut self,
         hold: HoldId,
         last: bool,
         manner: Manner,
     ) -> Option<Write> {
-        let ends = last && !self.goes_on(hold, manner);
+        let (ends, renews) = (last && !self.goes_on(hold, manner), self.policy.renew);
         let leased = self.held_mut(hold)?;
         let mut token = leased.holds.get(hold)?.token;
         if leased.written.is_some_and(|written| written >= token) {
             match leased.tokens.take() {
                 Some(next) => token = next,
-                None if leased.writing.is_some() => return None,
+                None if leased.writing.is_some() => {
+                    (leased.tokens.wanted, leased.tokens.asked) = (renews, false);
+                    return None;
+                }
                 None => {}
             }
             // The renewals of a holder that writes again and again bring more tokens.
@@ -61,15 +65,7 @@ impl<W> Machine<W> {
         Some(Write { claim: leased.claim.clone(), token, ends })
     }
 
-    /// A holder needs one more token for a write. Asks for tokens, unless the lease is not renewed.
-    pub(in super::super) fn want_token(&mut self, hold: HoldId) {
-        let renews = self.policy.renew;
-        if let Some(leased) = self.held_mut(hold).filter(|leased| leased.tokens.left() == 0) {
-            (leased.tokens.wanted, leased.tokens.asked) = (renews, false);
-        }
-    }
-
-    /// Whether a holder still waits for a token: see [`want_token`](Self::want_token).
+    /// Whether a holder still waits for a token with which to [begin a write](Self::begin_write).
     pub(in super::super) fn wants_token(&self, hold: HoldId) -> bool {
         self.live(hold).is_some_and(|leased| leased.tokens.left() == 0 && leased.tokens.wanted)
     }

@@ -169,10 +169,11 @@ impl World {
         let key = Key::new("key").unwrap();
         let rivals = Rival::several(&store, &key).await;
         let converts = policy.converts;
-        let mut machine = Machine::new(key.clone(), policy, Clock::tokio(), OwnerToken::generate);
+        let lease = Arc::new(Validity::new(Clock::tokio(), Instant::from_nanos(0)));
+        let machine = Machine::new(key.clone(), policy, Arc::clone(&lease), OwnerToken::generate);
         Self {
             converts,
-            lease: machine.lease_of_gate(),
+            lease,
             machine,
             gate: None,
             readers: Vec::new(),

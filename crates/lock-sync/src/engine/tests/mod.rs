@@ -17,6 +17,7 @@ mod waiting;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Acquire, Claim, Clock, Error, Hint, Instant, Key, OwnerToken, Renew, TokenRange};
@@ -26,6 +27,7 @@ use self::events::Event;
 use super::machine::{Machine, Policy, Ticket};
 use super::manner::Manner;
 use super::queue::WaiterId;
+use super::validity::Validity;
 use crate::handoff::Handoff;
 
 /// A process that hears no hints asks again after this time at the latest.
@@ -46,6 +48,8 @@ fn next_owner() -> Result<OwnerToken, Error> {
 /// A machine, its waiters, and a store with one key.
 struct World {
     machine: Machine<u32>,
+    /// A gate refers to it.
+    _gate: Arc<Validity>,
     now: Instant,
     /// Waiters that have not picked up an outcome, by arrival.
     waiters: BTreeMap<u32, (WaiterId, Limit)>,
@@ -90,6 +94,8 @@ struct World {
 
 impl World {
     fn new(policy: Policy, manner: Manner) -> Self {
+        let gate = Arc::new(Validity::new(Clock::boot(), Instant::from_nanos(0)));
+        let key = Key::new("key").unwrap();
         Self {
             line: VecDeque::new(),
             subscribed: false,
@@ -97,7 +103,8 @@ impl World {
             manner,
             turn: (None, 0),
             next: None,
-            machine: Machine::new(Key::new("key").unwrap(), policy, Clock::boot(), next_owner),
+            machine: Machine::new(key, policy, Arc::clone(&gate), next_owner),
+            _gate: gate,
             now: Instant::from_nanos(1_000_000_000),
             waiters: BTreeMap::new(),
             woken: BTreeSet::new(),
