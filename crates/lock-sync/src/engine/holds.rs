@@ -265,13 +265,14 @@ impl Holds {
     #[inline]
     pub(super) fn tolerate(&self, lease: Mode, want: Mode) -> bool {
         match (lease, want) {
+            _ if self.is_empty() => true,
             // Permits guard no data.
             (Mode::Permits { .. }, _) | (_, Mode::Permits { .. }) => true,
             // Joint holds give no write access to data. But a group that has lost its lease must not get a new one
             // while its guards live: see `Machine::refuses`.
             (Mode::Joint { .. }, _) | (_, Mode::Joint { .. }) => lease != want,
             (_, Mode::Shared | Mode::Upgradable) => self.exclusive == 0,
-            _ => self.is_empty(),
+            _ => false,
         }
     }
 

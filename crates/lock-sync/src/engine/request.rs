@@ -60,9 +60,9 @@ impl Request {
         let before = self.outage.take();
         let tries = before.as_ref().map_or(0, |outage| outage.tries + 1);
         let silent = before.filter(|it| !it.names_its_end() && error.retry_after().is_none());
-        let (since, told) = silent.map_or((now, false), |outage| (outage.since, outage.told));
+        let since = silent.map_or(now, |outage| outage.since);
         (self.sent, self.at, self.relaxed) = (false, now + pause(BACKOFF, tries, claim), false);
-        self.outage = Some(Outage { since, error, tries, told });
+        self.outage = Some(Outage { since, error, tries, told: false });
         since
     }
 }
@@ -73,7 +73,8 @@ pub(super) struct Outage {
     pub(super) since: Instant,
     pub(super) error: Arc<Error>,
     tries: u32,
-    /// The waiters were told that the outage has lasted too long. Later ones hear of the next failure.
+    /// The waiters were told of the last failure, because the outage has lasted too long. Later waiters hear of the
+    /// next failure.
     pub(super) told: bool,
 }
 

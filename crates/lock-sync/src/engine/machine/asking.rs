@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::AcquireOutcome::{Busy, Granted, Queued};
 use lock_core::{AcquireOutcome, Claim, Contention, Error, ErrorKind, Grant, Instant, Mode};
 
 use super::facts::{Asking, Watching};
@@ -75,7 +76,7 @@ impl<W> Machine<W> {
         };
         asking.request.sent = false;
         match result {
-            Ok(AcquireOutcome::Granted(grant)) => {
+            Ok(Granted(grant)) => {
                 let mut grant = grant.clone();
                 if asking.wanted {
                     grant.contention = Contention::Contended;
@@ -86,7 +87,7 @@ impl<W> Machine<W> {
                     self.doubt();
                 }
             }
-            Ok(refusal @ (AcquireOutcome::Busy { .. } | AcquireOutcome::Queued { .. })) => {
+            Ok(refusal @ (Busy { .. } | Queued { .. })) => {
                 self.refused(seat, asking, refusal);
             }
             Ok(_) => {
@@ -121,7 +122,7 @@ impl<W> Machine<W> {
     }
 
     /// What the holders of the next lease see of it.
-    fn next_lease(&self, valid_until: Instant) -> Arc<Validity> {
+    pub(super) fn next_lease(&self, valid_until: Instant) -> Arc<Validity> {
         if !self.lease_is_free() {
             return Arc::new(Validity::new(self.lease.clock(), valid_until));
         }
@@ -131,7 +132,7 @@ impl<W> Machine<W> {
 
     fn refused(&mut self, seat: usize, mut asking: Asking, refusal: &AcquireOutcome) {
         let mode = asking.claim.mode;
-        let queued = matches!(refusal, AcquireOutcome::Queued { .. });
+        let queued = matches!(refusal, Queued { .. });
         asking.placed |= queued;
         (asking.refused, asking.request.outage) = (true, None);
         (self.run, self.alone_since) = (1, None);
@@ -155,14 +156,12 @@ impl<W> Machine<W> {
     /// How long a claim waits after this refusal if no hint comes. A claim without a place that no hint can reach
     /// asks again soon, because the lock may be free long before the present lease ends.
     pub(super) fn pause_after(&mut self, claim: &Claim, refusal: &AcquireOutcome) -> Duration {
-        let (AcquireOutcome::Busy { retry_after } | AcquireOutcome::Queued { retry_after }) =
-            refusal
-        else {
+        let (Busy { retry_after } | Queued { retry_after }) = refusal else {
             return RECHECK_ENDLESS;
         };
         let pause = retry_after.map_or(RECHECK_ENDLESS, |after| after + jitter(claim));
         let hears = self.watch == Watching::On;
-        if hears || matches!(refusal, AcquireOutcome::Queued { .. }) {
+        if hears || matches!(refusal, Queued { .. }) {
             return pause;
         }
         let poll = timing::pause(POLL, self.polls, claim);
@@ -175,7 +174,6 @@ impl<W> Machine<W> {
         let since = asking.request.fail(now, error, &asking.claim, &mut self.errors);
         let curable = error.is_retryable();
         let lasting = !curable || now >= since + self.policy.patience();
-        let bounded = self.policy.outage_limit.is_some();
         let mode = asking.claim.mode;
         asking.placed |= asking.queued;
         (asking.refused, asking.hinted) = (false, false);
@@ -183,8 +181,8 @@ impl<W> Machine<W> {
         self.seats[seat] = Seat::Asking(asking);
         self.deny_where(&Denial::Failed(error.clone()), |patience, want| match patience {
             Patience::Try if curable => true,
-            // The waiter goes on waiting for the store until its limit.
-            Patience::Until(_) if curable && !bounded => false,
+            // The waiter goes on waiting for the store until its limit, or the limit of outages.
+            Patience::Until(_) if curable => false,
             _ => lasting && size(mode) == size(want),
         });
     }
@@ -248,8 +246,6 @@ impl<W> Machine<W> {
 
 /// The declared number of permits. An error for a mode also stands for the modes with the same number.
 fn size(mode: Mode) -> Option<u32> {
-    match mode {
-        Mode::Permits { of, .. } => Some(of),
-        _ => None,
-    }
+    let Mode::Permits { of, .. } = mode else { return None };
+    Some(of)
 }

@@ -124,13 +124,14 @@ impl<W> Machine<W> {
 
     // ---- Asking the store ----
 
-    pub(super) fn send_conversion(&mut self, seat: usize) {
+    /// Asks the store to convert the lease on this seat to this mode.
+    pub(super) fn send_conversion(&mut self, seat: usize, to: Mode) {
         let waits = self.upgrades(seat) && !self.tries_to_upgrade();
         let Some(leased) = self.seats[seat].live_mut() else { return };
         let mut limit = leased.answer_limit(self.pass.now);
-        let Some(change) = &mut leased.change else { return };
+        let change = leased.change.get_or_insert_with(|| Change::new(to));
         change.request.send();
-        let mut request = Convert::new(leased.claim.clone(), change.to, leased.ttl);
+        let mut request = Convert::new(leased.claim.clone(), to, leased.ttl);
         if change.strengthens() {
             limit = leased.ttl.duration();
             request = request.reserving(NonZeroU32::MIN.saturating_add(8));
@@ -216,9 +217,8 @@ impl<W> Machine<W> {
     /// A hint says that the store may have granted the upgrade, or may now grant it.
     pub(super) fn hint_at_change(&mut self) {
         let (now, Some(Upgrade { hold, .. })) = (self.pass.now, self.upgrade) else { return };
-        if let Some(change) = self.live_mut(hold).and_then(|leased| leased.change.as_mut())
-            && change.strengthens()
-        {
+        let change = self.live_mut(hold).and_then(|leased| leased.change.as_mut());
+        if let Some(change) = change.filter(|change| change.strengthens()) {
             change.request.at = now;
         }
     }
@@ -259,18 +259,6 @@ impl Leased {
         if used_lately || self.weaken_at == Instant::FAR_FUTURE {
             self.weaken_at = now + if mode.counts() { PAUSE } else { STRONG };
         }
-    }
-
-    /// When to make the lease weaker, and the mode. `hurried`: a waiter here needs what the holders do not.
-    #[inline]
-    pub(super) fn weaker(&self, hurried: bool) -> (Instant, Mode) {
-        let (at, mode) = (self.weaken_at, self.claim.mode);
-        // A reader that comes between two writers of this process does not end their turn. The budget ends it.
-        let is_wanted = mode != Mode::Exclusive && self.turn.is_wanted();
-        if at < Instant::FAR_FUTURE && (hurried || is_wanted) {
-            return (Instant::from_nanos(0), self.holds.need(mode));
-        }
-        (at, self.holds.need_at_peak(mode))
     }
 
     /// Makes the process give back at once what no holder uses now.

@@ -73,8 +73,8 @@ pub(super) struct Change {
 }
 
 impl Change {
-    pub(super) fn new(to: Mode, at: Instant) -> Self {
-        Self { to, request: Request::new(at) }
+    pub(super) fn new(to: Mode) -> Self {
+        Self { to, request: Request::new(Instant::FAR_FUTURE) }
     }
 
     /// Whether the conversion makes the lease exclusive. Every other conversion makes the lease weaker.

@@ -7,8 +7,8 @@ use lock_core::observer::Entered;
 use lock_core::{Claim, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 
 use super::super::validity::Validity;
-use super::Ticket;
 use super::facts::{Asking, Change};
+use super::{Ticket, Write};
 use crate::engine::holds::{HoldId, Holds};
 use crate::engine::request::Request;
 use crate::engine::tokens::{LOW_TOKENS, Tokens};
@@ -55,7 +55,8 @@ pub(super) struct Leased {
     /// A holder wants the lease to last until then.
     pub(super) wanted_until: Instant,
     pub(super) watch_at: Instant,
-    /// The store may not know the lease as this process does. The process must not pass it on.
+    /// The store may not know the lease as this process does. The process must not take it back. No live lease is
+    /// spent.
     pub(super) spent: bool,
     /// The process gave the lease up, and took it back before it sent the release.
     pub(super) retaken: bool,
@@ -64,7 +65,7 @@ pub(super) struct Leased {
     /// The value beside the lock, if the process knows it. Only holders of this lease can change it.
     pub(super) value: Option<LoadedValue>,
     /// A write of the value that the store has not answered.
-    pub(super) writing: Option<Writing>,
+    pub(super) writing: Option<Write>,
     /// The highest token under which a holder of this lease has written the value.
     pub(super) written: Option<FencingToken>,
 }
@@ -78,15 +79,6 @@ pub(super) enum Stage {
     Lost(LeaseLost),
     /// The process has given the lease up, and the store has not confirmed that.
     Going(Going),
-}
-
-/// A write that the store has not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
-    /// The lease stays.
-    Save,
-    /// The store ends the lease in the step that writes the value.
-    Commit,
 }
 
 /// A lease that goes back to the store.
@@ -235,7 +227,6 @@ impl Leased {
     #[inline]
     pub(super) fn has_idle_permits(&self) -> bool {
         self.claim.mode.counts()
-            && !self.spent
             && (self.change.is_some() || self.holds.need(self.claim.mode) != self.claim.mode)
     }
 

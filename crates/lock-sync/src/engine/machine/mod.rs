@@ -57,8 +57,7 @@ pub(super) use pass::{Fact, Op};
 pub(crate) use releasing::Ending;
 pub(super) use releasing::Rest;
 pub(super) use terms::Entered;
-pub(crate) use terms::{AcquireAnswer, Denial, Policy, ReleaseAnswer, Ticket};
-pub(crate) use writing::Write;
+pub(crate) use terms::{AcquireAnswer, Denial, Policy, ReleaseAnswer, Ticket, Write};
 
 use super::holds::{HoldId, Holds};
 use super::manner::Manner;

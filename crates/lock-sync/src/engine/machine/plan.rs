@@ -25,7 +25,7 @@ pub(super) enum Step {
     /// Ask the store for the claim. `insists`: the time to ask has come without a hint, so the claim asks for a
     /// place even if no other process can be in its way.
     Ask { insists: bool },
-    /// Let go of a claim that no waiter here needs.
+    /// Let go of a claim that no waiter here needs, or of a lost lease whose last guard has gone.
     Drop,
     /// Declare the lease lost.
     Lose(LossReason),
@@ -33,16 +33,12 @@ pub(super) enum Step {
     EndHold,
     /// Return the lease to the store.
     GiveUp,
-    /// Begin to convert the lease to this mode.
-    Change(Mode),
-    /// Ask the store for the conversion that has begun, for the first time or again.
-    Convert,
+    /// Ask the store to convert the lease to this mode, for the first time or again.
+    Convert(Mode),
     /// Grant the upgrade: the lease is exclusive, and its only holder waits for that.
     GrantUpgrade,
     /// Renew the lease, and ask for tokens if there are few.
     Renew,
-    /// Free the seat of a lost lease: its last guard has gone.
-    Clear,
     /// Deny the waiters: the store has not answered for as long as they are ready to wait for it.
     Despair,
 }
@@ -121,7 +117,7 @@ impl<W> Machine<W> {
             Seat::Leased(leased) => match &leased.stage {
                 Stage::Live => self.plan_lease(seat, leased, plan),
                 Stage::Going(going) => self.plan_release(leased, going, plan),
-                Stage::Lost(_) if leased.holds.is_empty() => plan.do_now(Step::Clear),
+                Stage::Lost(_) if leased.holds.is_empty() => plan.do_now(Step::Drop),
                 Stage::Lost(_) => {}
             },
         }
@@ -256,15 +252,27 @@ impl<W> Machine<W> {
                 true => upgrades && self.is_in_motion(),
                 false => leased.renewal.sent,
             };
-            if !(change.request.sent || held_up || leased.spent) {
+            if !(change.request.sent || held_up) {
                 // A caller that only tries does not wait for the next attempt.
-                plan.at(if tries { plan.now } else { change.request.at }, Step::Convert);
+                plan.at(if tries { plan.now } else { change.request.at }, Step::Convert(change.to));
             }
         } else if upgrades {
             self.plan_upgrade(seat, leased, plan);
-        } else if self.policy.converts && !leased.renewal.sent && !leased.spent {
-            let (at, mode) = leased.weaker(self.is_hurried(leased));
-            plan.at(at, Step::Change(mode));
+        } else if self.policy.converts && !leased.renewal.sent {
+            self.plan_weakening(leased, plan);
+        }
+    }
+
+    /// A weaker mode, once it is enough for the holders.
+    #[inline]
+    fn plan_weakening(&self, leased: &Leased, plan: &mut Plan) {
+        let (at, mode) = (leased.weaken_at, leased.claim.mode);
+        // A reader that comes between two writers of this process does not end their turn. The budget ends it.
+        let wanted = mode != Mode::Exclusive && leased.turn.is_wanted();
+        if at < Instant::FAR_FUTURE && (wanted || self.is_hurried(leased)) {
+            plan.do_now(Step::Convert(leased.holds.need(mode)));
+        } else {
+            plan.at(at, Step::Convert(leased.holds.need_at_peak(mode)));
         }
     }
 
@@ -278,13 +286,14 @@ impl<W> Machine<W> {
     fn plan_upgrade(&self, seat: usize, leased: &Leased, plan: &mut Plan) {
         let alone = self.may_be_exclusive(seat);
         let exclusive = leased.claim.mode == Mode::Exclusive;
+        let asks = alone || !exclusive && !self.tries_to_upgrade();
         if exclusive && alone && leased.tokens.left() > 0 {
             plan.do_now(Step::GrantUpgrade);
-        } else if !leased.renewal.sent && (alone || !exclusive && !self.tries_to_upgrade()) {
+        } else if asks && !leased.renewal.sent && !self.is_in_motion() {
             // The upgrade needs a token. If none is left, the lease becomes weaker for a moment and the store upgrades
             // it: that grant always brings a token.
             let to = if exclusive { leased.holds.need(Mode::Exclusive) } else { Mode::Exclusive };
-            plan.do_now(Step::Change(to));
+            plan.do_now(Step::Convert(to));
         }
     }
 
@@ -299,12 +308,9 @@ impl<W> Machine<W> {
     /// Once it has asked, there is no hurry.
     fn is_hurried(&self, leased: &Leased) -> bool {
         let lease = leased.claim.mode;
-        if !lease.counts() || self.closed {
-            return lease.counts();
-        }
         let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
-        let want = self.queue.first_want().filter(|want| beside(lease, *want));
-        !asks && want.is_some_and(|want| !leased.has_room(want))
+        let want = self.queue.first_want().filter(|want| !asks && beside(lease, *want));
+        lease.counts() && (self.closed || want.is_some_and(|want| !leased.has_room(want)))
     }
 
     // ---- Renewals ----
@@ -346,12 +352,9 @@ impl<W> Machine<W> {
     /// is over, because it still gives access to the data.
     #[inline]
     pub(super) fn is_tolerated(&self, seat: usize, want: Mode) -> bool {
-        self.seats.iter().enumerate().all(|(other, theirs)| match theirs {
-            Seat::Leased(leased) if other != seat => {
-                leased.holds.is_empty() || leased.holds.tolerate(leased.claim.mode, want)
-            }
-            _ => true,
-        })
+        let others = self.seats.iter().enumerate().filter(|(other, _)| *other != seat);
+        let mut leases = others.filter_map(|(_, other)| other.leased());
+        leases.all(|leased| leased.holds.tolerate(leased.claim.mode, want))
     }
 
     /// Whether the process may ask the store for a lease in this mode now. It may if the store can grant the lease
@@ -385,8 +388,7 @@ impl<W> Machine<W> {
             Seat::Leased(leased) if leased.is_live() => {
                 !leased.is_held() || leased.has_idle_permits()
             }
-            Seat::Leased(_) => seat.going().is_some(),
-            Seat::Free => false,
+            _ => seat.going().is_some(),
         })
     }
 }

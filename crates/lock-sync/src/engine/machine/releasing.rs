@@ -38,12 +38,11 @@ impl<W> Machine<W> {
 
     /// A holder lets go. Returns `false` if the hold was over before.
     pub(in super::super) fn release(&mut self, hold: HoldId, manner: Manner) -> bool {
-        let now = self.pass.now;
+        let (now, ttl) = (self.pass.now, self.policy.ttl);
         self.manner = manner;
-        let (ttl, stays) = (self.policy.ttl, self.policy.renew && !self.closed);
         let removed = self.remove(hold).filter(|(_, leased)| leased.is_live());
         let Some((holding, leased)) = removed else { return false };
-        if leased.holds.is_empty() && stays {
+        if leased.holds.is_empty() {
             leased.idle_until = now + leased.idles(now, manner, ttl);
         }
         // The machine may not have noticed yet that a deadline has passed. The holder must hear of that.
@@ -192,13 +191,13 @@ impl<W> Machine<W> {
         if !going.release.sent {
             return;
         }
+        self.used_last = leased.used;
         let next = going.next.take();
         if going.granted_again && !result.as_ref().is_err_and(Error::is_retryable) {
             self.pass.ops.push(Op::Forget(leased.claim.clone()));
         }
         let contended = match (result, next) {
             (Ok((_, Some(attempt))), Some(next)) => {
-                self.used_last = leased.used;
                 self.seats[seat] = Seat::Asking(*next);
                 return self.answered(seat, &Ok(attempt.clone()));
             }
@@ -212,7 +211,6 @@ impl<W> Machine<W> {
                 }
             }
         };
-        self.used_last = leased.used;
         let stayed = leased.has_stayed(self.pass.now);
         self.spare = std::mem::take(&mut leased.holds).emptied();
         self.seats[seat] = Seat::Free;
@@ -223,15 +221,12 @@ impl<W> Machine<W> {
         let now = self.pass.now;
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let Stage::Going(going) = &mut leased.stage else { return };
-        let since = going.release.fail(now, error, &leased.claim, &mut self.errors);
+        going.release.fail(now, error, &leased.claim, &mut self.errors);
         if error.is_retryable() && now < leased.lease.deadline() {
             // The lease ends by itself at its deadline. Until then the release is worth repeating.
             let denial = Denial::Failed(error.clone());
             if self.tries_to_upgrade() {
                 self.deny_upgrade(denial.clone());
-            }
-            if self.policy.outage_limit.is_some_and(|limit| now >= since + limit) {
-                return self.deny_all(&denial);
             }
             return self.deny_tries(&denial);
         }
@@ -241,7 +236,6 @@ impl<W> Machine<W> {
             // The outage counts for the waiters as well.
             self.trouble = going.release.outage.take();
         }
-        self.used_last = leased.used;
         self.seats[seat] = Seat::Free;
     }
 

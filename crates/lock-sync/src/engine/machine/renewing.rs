@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, Instant, Renew, Renewal, Ttl};
 
-use super::leased::{Leased, SOON, Writing};
+use super::leased::{Leased, SOON};
 use super::{Fact, Machine, Op};
 use crate::engine::holds::{HoldId, Holding};
 use crate::engine::tokens::LOW_TOKENS;
@@ -61,10 +61,12 @@ impl<W> Machine<W> {
         // The process may have given the lease up meanwhile, and may still take it back.
         let Some(seat) = self.seat_of(claim.owner) else { return };
         let Some(leased) = self.seats[seat].leased_mut() else { return };
-        let (ttl, commits) = (leased.ttl.duration(), leased.writing == Some(Writing::Commit));
+        let ttl = leased.ttl.duration();
         leased.renewal.sent = false;
         // The store may know the lease in another mode, or a commit may have ended it.
-        let ambiguous = leased.change.is_some() || leased.claim != *claim || commits;
+        let ambiguous = leased.change.is_some()
+            || leased.claim != *claim
+            || leased.writing.as_ref().is_some_and(|write| write.ends);
         match renewal {
             Renewal::Lost if ambiguous => {
                 leased.renewal.by(now + SOON.max(ttl / 30), false);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lock_core::observer::Entered;
 use lock_core::{Error, ErrorKind, FencingToken, Grant, Instant, Mode, TokenRange, Ttl};
 
-use super::facts::{Asking, Change};
+use super::facts::Asking;
 use super::leased::{Going, Leased, Stage};
 use super::plan::{Plan, Step};
 use super::seat::Seat;
@@ -17,7 +17,6 @@ use super::{Denial, Machine, Ticket};
 use crate::engine::holds::Holds;
 use crate::engine::queue::Patience;
 use crate::engine::timing::renewal_window;
-use crate::engine::validity::Validity;
 
 /// More rounds than any event needs. A test that reaches this number has found an endless loop.
 const MOST_ROUNDS: u32 = 10_000;
@@ -73,15 +72,9 @@ impl<W> Machine<W> {
             Step::Lose(reason) => self.lose(seat, reason),
             Step::EndHold => self.end_overdue_hold(seat),
             Step::GiveUp => self.give_up(seat),
-            Step::Change(mode) => {
-                if let Some(leased) = self.seats[seat].live_mut() {
-                    leased.change = Some(Change::new(mode, self.pass.now));
-                }
-            }
-            Step::Convert => self.send_conversion(seat),
+            Step::Convert(mode) => self.send_conversion(seat, mode),
             Step::GrantUpgrade => self.grant_upgrade(seat),
             Step::Renew => self.send_renewal(seat),
-            Step::Clear => self.seats[seat] = Seat::Free,
             Step::Despair => self.despair(seat),
         }
     }
@@ -259,8 +252,8 @@ impl<W> Machine<W> {
         self.pass.attempt(request);
     }
 
-    /// Lets go of a claim that no waiter here needs. If the store may have granted the claim or given it a place, the
-    /// claim is released.
+    /// Frees the seat of a claim that no waiter here needs, or of a lost lease. If the store may have granted such a claim
+    /// or given it a place, the claim is released.
     fn drop_claim(&mut self, seat: usize) {
         let Seat::Asking(asking) = std::mem::replace(&mut self.seats[seat], Seat::Free) else {
             return;
@@ -268,11 +261,10 @@ impl<W> Machine<W> {
         if asking.request.outage.is_some() || asking.placed {
             let (now, none) = (self.pass.now, TokenRange::single(FencingToken::new(0)));
             let grant = Grant::new(none, now + self.policy.ttl.duration());
-            let lease = Arc::new(Validity::new(self.lease.clock(), grant.valid_until));
+            let lease = self.next_lease(grant.valid_until);
             let mut unseen =
                 Leased::new(Holds::default(), lease, asking.claim, grant, Ttl::MAX, now);
-            unseen.spent = true;
-            unseen.stage = Stage::Going(Going::new(now));
+            (unseen.spent, unseen.stage) = (true, Stage::Going(Going::new(now)));
             self.seats[seat] = Seat::Leased(unseen);
         }
     }

@@ -137,9 +137,7 @@ impl<W> Machine<W> {
             _ => false,
         };
         let Some(leased) = self.live_mut(hold).filter(|_| leaves) else { return false };
-        if let Some(until) = until {
-            leased.idle_until = until;
-        }
+        leased.idle_until = until.unwrap_or(leased.idle_until);
         leased.holds.remove_plainly(hold).is_some()
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::observer;
-use lock_core::{Acquire, AcquireOutcome, Error, Instant, Label, Released, Ttl};
+use lock_core::{
+    Acquire, AcquireOutcome, Claim, Error, FencingToken, Instant, Label, Released, Ttl,
+};
 
 use crate::engine::holds::HoldId;
 use crate::engine::labels::{Labelled, Labels};
@@ -51,7 +53,7 @@ impl Policy {
 pub(crate) struct Ticket {
     pub(crate) hold: HoldId,
     pub(crate) lease: Arc<Validity>,
-    pub(crate) token: lock_core::FencingToken,
+    pub(crate) token: FencingToken,
     /// When the caller began the hold. Before that, some instant since the grant of the lease.
     pub(crate) since: Instant,
     /// The end of the maximum hold.
@@ -85,6 +87,16 @@ pub(crate) enum Denial {
     Failed(Error),
     /// The lease that the waiter would have shared or upgraded is lost.
     Lost(LeaseLost),
+}
+
+/// A write of the value by a holder.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub(crate) claim: Claim,
+    /// The token of the holder from now on. It is the version of the value.
+    pub(crate) token: FencingToken,
+    /// Whether the write is to end the lease in the same step.
+    pub(crate) ends: bool,
 }
 
 pub(super) type Outcome = Result<Ticket, Denial>;

@@ -4,21 +4,11 @@
 //! value on together with the lease. While a write has no answer, the process does not know the value, and does not
 //! pass the lease on. If the writer goes away, the lease goes back, and the store refuses a late arrival of the write.
 
-use lock_core::{Claim, FencingToken, LoadedValue, Released};
+use lock_core::{LoadedValue, Released};
 
-use super::leased::{Going, Leased, Stage, Writing};
-use super::{Machine, Manner};
+use super::leased::{Going, Leased, Stage};
+use super::{Machine, Manner, Write};
 use crate::engine::holds::HoldId;
-
-/// A write of the value by a holder.
-#[derive(Clone, Debug)]
-pub(crate) struct Write {
-    pub(crate) claim: Claim,
-    /// The token of the holder from now on. It is the version of the value.
-    pub(crate) token: FencingToken,
-    /// Whether the write is to end the lease in the same step.
-    pub(crate) ends: bool,
-}
 
 impl<W> Machine<W> {
     /// The value beside the lock, if this process knows it.
@@ -60,9 +50,9 @@ impl<W> Machine<W> {
         }
         leased.holds.change(hold, |holding| holding.token = token);
         leased.value = None;
-        leased.writing = Some(if ends { Writing::Commit } else { Writing::Save });
+        leased.writing = Some(Write { claim: leased.claim.clone(), token, ends });
         leased.written = Some(token);
-        Some(Write { claim: leased.claim.clone(), token, ends })
+        leased.writing.clone()
     }
 
     /// Whether a holder still waits for a token with which to [begin a write](Self::begin_write).
