@@ -79,8 +79,8 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether the validity that the gate shows is free: no holder refers to it, and no present lease uses it. Then only
-    /// the gate and the machine do.
+    /// Whether the validity that the gate shows is free: no holder refers to it, and no present lease uses it. Then
+    /// only the gate and the machine refer to it.
     pub(super) fn lease_is_free(&self) -> bool {
         Arc::strong_count(&self.lease) == 2
     }

@@ -107,8 +107,8 @@ pub(crate) struct Machine<W> {
     courtesy: Option<(Instant, Instant)>,
     /// The memory of the holds of the latest lease, for the next one.
     spare: Holds,
-    /// What the gate shows to its readers, and the holders see of a lease. Each lease takes it, unless an earlier holder
-    /// still refers to it.
+    /// What the gate shows to its readers, and what holders see of a lease. Each lease takes it, unless an earlier
+    /// holder still refers to it.
     lease: Arc<Validity>,
     /// The store did not answer the last release. The outage counts for the next claim.
     trouble: Option<Outage>,

@@ -252,8 +252,8 @@ impl<W> Machine<W> {
         self.pass.attempt(request);
     }
 
-    /// Frees the seat of a claim that no waiter here needs, or of a lost lease. If the store may have granted such a claim
-    /// or given it a place, the claim is released.
+    /// Frees the seat of a claim that no waiter here needs, or of a lost lease. If the store may have granted such a
+    /// claim or given it a place, the claim is released.
     fn drop_claim(&mut self, seat: usize) {
         let Seat::Asking(asking) = std::mem::replace(&mut self.seats[seat], Seat::Free) else {
             return;
