@@ -208,11 +208,11 @@ where
             return;
         }
         let (core, end) = (Arc::clone(&self.core), self.core.clock.now() + self.longest());
-        let behind = |node| Behind::new(&core, node, self.began);
+        let behind = |node: usize| (node, core.nodes[node].pace.lock().falls_behind(self.began));
         let mut behind: Vec<_> = self.open().iter().map(behind).collect();
         core.background.hand_over(async move {
             while let Some((node, _)) = self.next_until(end).await {
-                behind.retain(|behind| behind.node != node);
+                behind.retain(|(behind, _)| *behind != node);
             }
         });
     }
@@ -243,25 +243,6 @@ where
                 Ok(Reply::Confirmed(token, core.noted(node, "confirm", confirm.await)?))
             });
         }
-    }
-}
-
-/// A node that owes an answer for which no caller waits, until this is dropped.
-struct Behind<N> {
-    core: Arc<Core<N>>,
-    node: usize,
-}
-
-impl<N> Behind<N> {
-    fn new(core: &Arc<Core<N>>, node: usize, asked: Instant) -> Self {
-        core.nodes[node].pace.lock().falls_behind(asked);
-        Self { core: Arc::clone(core), node }
-    }
-}
-
-impl<N> Drop for Behind<N> {
-    fn drop(&mut self) {
-        self.core.nodes[self.node].pace.lock().catches_up();
     }
 }
 

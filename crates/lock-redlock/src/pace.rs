@@ -1,5 +1,6 @@
 //! How fast a node answers; pure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Instant;
@@ -10,8 +11,8 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// What is known about the answers of one node.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// How many unanswered requests there are for which no caller waits any more.
-    behind: usize,
+    /// Each unanswered request for which no caller waits any more has a clone.
+    behind: Arc<()>,
     /// When the node last answered any request, or when the first of these requests was sent, if that was later.
     since: Instant,
     /// When the node was last asked although it was missing.
@@ -23,23 +24,20 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new() -> Self {
         let never = Instant::from_nanos(0);
-        Self { behind: 0, since: never, looked: never, trip: Duration::ZERO }
+        Self { behind: Arc::default(), since: never, looked: never, trip: Duration::ZERO }
     }
 
-    /// The caller of a request no longer waits for the answer.
-    pub(crate) fn falls_behind(&mut self, asked: Instant) {
-        if self.behind == 0 {
+    /// The caller of a request no longer waits for the answer. The node owes the answer until the result is dropped.
+    pub(crate) fn falls_behind(&mut self, asked: Instant) -> Arc<()> {
+        if self.behind() == 0 {
             self.since = self.since.max(asked);
         }
-        self.behind += 1;
+        Arc::clone(&self.behind)
     }
 
-    pub(crate) fn catches_up(&mut self) {
-        self.behind = self.behind.saturating_sub(1);
-    }
-
+    /// How many answers the node owes.
     pub(crate) fn behind(&self) -> usize {
-        self.behind
+        Arc::strong_count(&self.behind) - 1
     }
 
     /// The node has answered.
@@ -57,7 +55,7 @@ impl Pace {
     /// Whether the node owes an answer, and has answered nothing for the time `after`. A node that is only the last of
     /// a majority to answer is not silent.
     pub(crate) fn is_silent(&self, now: Instant, after: Duration) -> bool {
-        self.behind > 0 && now > self.since + after
+        self.behind() > 0 && now > self.since + after
     }
 
     /// Whether it is time to ask a missing node again, because it may be back. Returns `true` once in each
@@ -83,13 +81,12 @@ mod tests {
     fn a_node_is_silent_if_it_owes_an_answer_and_answers_nothing_else() {
         let (mut pace, after) = (Pace::new(), Duration::from_millis(10));
         assert!(!pace.is_silent(at(99), after));
-        pace.falls_behind(at(100));
-        pace.falls_behind(at(105));
+        let [first, last] = [100, 105].map(|millis| pace.falls_behind(at(millis)));
         assert!(!pace.is_silent(at(110), after) && pace.is_silent(at(111), after));
         pace.answered(at(110), at(112));
-        pace.catches_up();
+        drop(first);
         assert!(!pace.is_silent(at(122), after) && pace.is_silent(at(123), after));
-        pace.catches_up();
+        drop(last);
         assert!(!pace.is_silent(at(200), after));
     }
 
