@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lock_core::{
-    ClientMark, Error, FencingToken, Holder, InspectBackend, Inspection, Key, Kind, Label, List,
-    Listed, Page, QuorumNode, Result,
+    ClientMark, Error, FencingToken, Holder, InspectBackend, Inspection, Key, Label, List, Listed,
+    Page, QuorumNode, Result,
 };
 
 use super::listing;
@@ -81,43 +81,32 @@ pub(crate) async fn introduce<N: QuorumNode>(
 }
 
 /// The holders that a majority of nodes knows.
+///
+/// A majority knows a holder by one token, or else by one label, or else only by its kind: the nodes may have given it
+/// different tokens.
 fn holders(nodes: &[Vec<Holder>], quorum: Quorum) -> Vec<Holder> {
-    let mut kinds: Vec<Kind> = Vec::new();
-    for holder in nodes.iter().flatten() {
-        if !kinds.contains(&holder.kind) {
-            kinds.push(holder.kind);
-        }
-    }
-    kinds.into_iter().flat_map(|kind| of_kind(nodes, kind, quorum)).collect()
-}
-
-fn of_kind(nodes: &[Vec<Holder>], kind: Kind, quorum: Quorum) -> Vec<Holder> {
-    let of_kind = |holders: &Vec<Holder>| {
-        let mut holders: Vec<_> = holders.iter().filter(|it| it.kind == kind).cloned().collect();
+    let mut nodes = nodes.to_vec();
+    for holders in &mut nodes {
         holders.sort_by_key(|holder| (holder.token, holder.remaining));
-        holders
-    };
-    let mut nodes: Vec<Vec<Holder>> = nodes.iter().map(of_kind).collect();
-    let mut tokens: Vec<_> = nodes.iter().flatten().map(|holder| holder.token).collect();
-    tokens.sort_unstable();
-    tokens.dedup();
-    // First the holders that a majority knows by one token.
-    let mut known = Vec::new();
-    for token in tokens {
-        known.extend(take(&mut nodes, quorum, |other| other.token == token));
     }
-    // Then the holders that a majority knows by one label.
-    let labels: Vec<_> = nodes.iter().flatten().filter_map(|holder| holder.label.clone()).collect();
-    for label in labels {
-        known.extend(take(&mut nodes, quorum, |other| other.label.as_ref() == Some(&label)));
-    }
-    while let Some(holder) = take(&mut nodes, quorum, |_| true) {
-        known.push(holder);
-    }
+    let mut known = known_by(&mut nodes, quorum, |it| Some((it.kind, it.token)));
+    known.extend(known_by(&mut nodes, quorum, |it| Some((it.kind, it.label.clone()?))));
+    known.extend(known_by(&mut nodes, quorum, |it| Some(it.kind)));
     known
 }
 
-/// Takes the first such holder from each node, if a majority has one.
+/// Takes the holders off the lists that a majority of the lists has under one name.
+fn known_by<T: PartialEq>(
+    nodes: &mut [Vec<Holder>],
+    quorum: Quorum,
+    name: impl Fn(&Holder) -> Option<T>,
+) -> Vec<Holder> {
+    let names: Vec<_> = nodes.iter().flatten().filter_map(&name).collect();
+    let is = |holder: &Holder, wanted: &T| name(holder).as_ref() == Some(wanted);
+    names.iter().filter_map(|wanted| take(nodes, quorum, |holder| is(holder, wanted))).collect()
+}
+
+/// Takes the first such holder off each list, if a majority of the lists has one.
 fn take(
     nodes: &mut [Vec<Holder>],
     quorum: Quorum,
@@ -143,6 +132,8 @@ fn take(
 
 #[cfg(test)]
 mod tests {
+    use lock_core::Kind;
+
     use super::*;
 
     fn holder(kind: Kind, token: u64, secs: u64) -> Holder {
