@@ -128,7 +128,7 @@ pub(crate) struct Writes {
     /// How many nodes have written the value.
     pub(crate) written: usize,
     pub(crate) refused: usize,
-    /// How many nodes may have written the value.
+    /// How many nodes may have written the value, or could not be asked.
     pub(crate) unclear: usize,
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use lock_core::{Error, QuorumNode, Server, Standing};
 
 use crate::inner::Core;
-use crate::register::Identity;
 
 /// One node, as this process sees it.
 ///
@@ -77,10 +76,7 @@ pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus
     let said = asked.said();
     let status = |(node, standing): (usize, Option<Option<Arc<Standing>>>)| {
         let it = &core.nodes[node];
-        let server = match core.register.get(node, core.clock.now()) {
-            Some(Identity::Known(standing)) => Some(standing.server.clone()),
-            _ => None,
-        };
+        let server = standing.iter().flatten().next().map(|standing| standing.server.clone());
         let voting = match (&standing, core.quarantined_for(node)) {
             (None, _) => Voting::No,
             (Some(None), _) => Voting::Unguarded,

@@ -212,12 +212,6 @@ impl Claims {
         is_alive
     }
 
-    /// The owner token by which the nodes know the claim.
-    pub(crate) fn owner(&self, claim: &Claim) -> OwnerToken {
-        let state = self.state.lock();
-        state.entries.get(claim).and_then(|it| it.owner).unwrap_or(claim.owner)
-    }
-
     /// The ballots of a held lease at the nodes that do not have the lease.
     pub(crate) fn lacking(&self, claim: &Claim, now: Instant) -> Vec<Ballot> {
         let state = self.state.lock();
@@ -304,36 +298,40 @@ impl Claims {
     /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then
     /// due.
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
-        let ended = self.state.lock().entries.get_mut(claim).and_then(|entry| {
+        let vote = |entry: &mut Entry| {
             entry.note_vote(ballot);
             entry.note_end(ballot, true)
-        });
-        wake(ended);
-        self.missed(claim, ballot, false, now)
+        };
+        self.keeps(claim, ballot, (vote, false), now)
     }
 
-    /// As [`heard`](Self::heard), for a node that may have granted a ballot. Its vote is `late` if it may still arrive.
+    /// As [`heard`](Self::heard), for a node that may have granted a ballot. If its vote may still arrive, it is
+    /// `late`, and this process awaits it no longer.
     pub(crate) fn missed(&self, claim: &Claim, ballot: Ballot, late: bool, now: Instant) -> bool {
-        if late {
-            self.unanswered(claim, ballot);
-        }
-        let mut state = self.state.lock();
-        if state.entries.get(claim).is_some_and(|entry| entry.wants(ballot, now)) {
-            return true;
-        }
-        state.spent.add(claim, now);
-        let entry = self.entry(&mut state, claim, now);
-        entry.bury(ballot);
-        entry.owe(ballot, late);
-        false
+        let end = |entry: &mut Entry| if late { entry.note_end(ballot, false) } else { None };
+        self.keeps(claim, ballot, (end, late), now)
     }
 
-    /// This process awaits a vote no longer that has not come.
-    fn unanswered(&self, claim: &Claim, ballot: Ballot) {
+    /// Notes what came of a ballot. `false` if its release is due.
+    fn keeps(
+        &self,
+        claim: &Claim,
+        ballot: Ballot,
+        (note, late): (impl FnOnce(&mut Entry) -> Option<Arc<Notify>>, bool),
+        now: Instant,
+    ) -> bool {
         let mut state = self.state.lock();
-        let ended = state.entries.get_mut(claim).and_then(|entry| entry.note_end(ballot, false));
+        let ended = state.entries.get_mut(claim).and_then(note);
+        let is_wanted = state.entries.get(claim).is_some_and(|entry| entry.wants(ballot, now));
+        if !is_wanted {
+            state.spent.add(claim, now);
+            let entry = self.entry(&mut state, claim, now);
+            entry.bury(ballot);
+            entry.owe(ballot, late);
+        }
         drop(state);
         wake(ended);
+        is_wanted
     }
 
     /// A node has released a dead ballot, or did not have it. Returns whether its vote may still be under way.

@@ -51,7 +51,7 @@ pub(super) async fn from_others<N: QuorumNode + CellBackend>(
     known: NodeSet,
     mut loaded: Loaded,
 ) -> Result<Option<Cell>> {
-    let owner = core.claims.owner(claim);
+    let owner = core.claims.view(claim).owner;
     let mut asked = core.ask(core.quorum.all().without(known), |core, node| {
         let claim = claim.clone();
         async move { vote_first(core, &claim, Ballot { node, owner }).await }

@@ -36,13 +36,6 @@ pub(super) struct Write {
     is_over: AtomicBool,
 }
 
-/// The answer of a node.
-enum Answer {
-    Stored(Stored),
-    /// The node has not voted for the lease, so it has not got the value.
-    NoVote(Error),
-}
-
 impl Write {
     pub(super) fn new(claim: &Claim, token: FencingToken, value: Option<Vec<u8>>) -> Self {
         Self { claim: claim.clone(), token, value, is_over: AtomicBool::new(false) }
@@ -58,7 +51,7 @@ impl Write {
     {
         let rest = REST.max(2 * core.trip());
         let absent = absent(core, rest);
-        let owner = core.claims.owner(&self.claim);
+        let owner = core.claims.view(&self.claim).owner;
         let write = Arc::new(self);
         let mut asked = write.ask(core, owner, absent);
         let (mut writes, mut end) = (Writes::new(core.quorum, write.needs_all(), absent), None);
@@ -71,7 +64,7 @@ impl Write {
                 None => asked.next().await,
             };
             match answer {
-                Some((node, answer)) => note(&mut writes, &mut asked, node, answer),
+                Some((node, answer)) => note(&mut writes, &asked, node, answer),
                 None => break,
             }
         }
@@ -91,7 +84,7 @@ impl Write {
         core: &Arc<Core<N>>,
         owner: OwnerToken,
         absent: NodeSet,
-    ) -> Asked<N, Answer>
+    ) -> Asked<N, Stored>
     where
         N: QuorumNode + CellBackend,
     {
@@ -109,7 +102,7 @@ impl Write {
         core: Arc<Core<N>>,
         ballot: Ballot,
         may_vote: bool,
-    ) -> Result<Answer>
+    ) -> Result<Stored>
     where
         N: QuorumNode + CellBackend,
     {
@@ -123,32 +116,30 @@ impl Write {
                 Given::No => {
                     let Some((request, floor)) = core.rest(&self.claim, ballot) else { break };
                     if !may_vote {
-                        return Ok(Answer::NoVote(no_vote_in_time()));
+                        return Err(no_vote_in_time());
                     }
                     if tries == TRIES {
                         break;
                     }
                     tries += 1;
-                    match Arc::clone(&core).vote(request, ballot, floor).await {
-                        Err(error) => return Ok(Answer::NoVote(error)),
-                        Ok(Vote::Granted(_)) => {}
-                        Ok(Vote::Busy { .. }) => pause(&core.background, core.clock, PAUSE).await,
-                        Ok(_) => break,
+                    match Arc::clone(&core).vote(request, ballot, floor).await? {
+                        Vote::Granted(_) => {}
+                        Vote::Busy { .. } => pause(&core.background, core.clock, PAUSE).await,
+                        _ => break,
                     }
                 }
             }
         }
-        Ok(Answer::Stored(Stored::NotHeld))
+        Ok(Stored::NotHeld)
     }
 
     /// Sends the value to a node that may have this ballot.
-    async fn send<N>(&self, core: &Core<N>, ballot: Ballot) -> Result<Answer>
+    async fn send<N>(&self, core: &Core<N>, ballot: Ballot) -> Result<Stored>
     where
         N: QuorumNode + CellBackend,
     {
         let (known, value) = (ballot.claim(&self.claim), self.value.as_deref());
-        let stored = core.call(ballot.node, "store", |it| it.store(&known, self.token, value));
-        stored.await.map(Answer::Stored)
+        core.call(ballot.node, "store", |it| it.store(&known, self.token, value)).await
     }
 
     /// Until when the write waits for the last nodes. A commit has to release the lease before the lease ends.
@@ -179,20 +170,19 @@ fn absent<N: QuorumNode>(core: &Core<N>, rest: Duration) -> NodeSet {
 /// Counts the answer of a node.
 fn note<N: QuorumNode>(
     writes: &mut Writes,
-    asked: &mut Asked<N, Answer>,
+    asked: &Asked<N, Stored>,
     node: usize,
-    answer: Option<Answer>,
+    answer: Option<Stored>,
 ) {
     match answer {
-        Some(Answer::Stored(Stored::Written)) => writes.written += 1,
-        Some(Answer::Stored(_)) => writes.refused += 1,
-        Some(Answer::NoVote(error)) => asked.say(node, error),
+        Some(Stored::Written) => writes.written += 1,
+        Some(_) => writes.refused += 1,
         None if asked.error_of(node).is_none_or(Error::is_retryable) => writes.unclear += 1,
         None => {}
     }
 }
 
-fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Answer>) -> Result<(usize, Stored)> {
+fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Stored>) -> Result<(usize, Stored)> {
     let failure = || asked.failure("stored it", writes.written);
     match writes.fate(asked.open().len()) {
         Fate::Written => Ok((writes.written, Stored::Written)),
