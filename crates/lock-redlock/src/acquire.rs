@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, AcquireOutcome, Error, ErrorKind, Grant, Instant, Key, Mode, QuorumNode};
+use lock_core::{Acquire, AcquireOutcome, Error, Grant, Instant, Key, Mode, QuorumNode};
 use tokio::sync::oneshot;
 
 use crate::actor::Owed;
@@ -202,7 +202,6 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             // The request has failed, but the claim still has its lease.
             return Some(Err(match outcome {
                 Outcome::Unable(error) => error,
-                Outcome::TooLate => too_late(&self.request),
                 _ => round.failure(),
             }));
         }
@@ -229,7 +228,6 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
     fn refusal(&self, outcome: Outcome, round: &Round<N>) -> Result<AcquireOutcome, Error> {
         match outcome {
             Outcome::Unable(error) => Err(error),
-            Outcome::TooLate => Err(too_late(&self.request)),
             Outcome::Held => Ok(self.held_by_others(round)),
             Outcome::Split { .. } if self.rounds.are_unmoved() => Ok(self.held_by_others(round)),
             _ => Ok(AcquireOutcome::Busy { retry_after: Some(SOON) }),
@@ -280,10 +278,4 @@ fn dead<N: QuorumNode>(asker: &Asker, round: Option<&Round<N>>, now: Instant) ->
     let mut dead = asker.give_up(now);
     dead.retain(|ballot| !open.contains(ballot.node));
     dead
-}
-
-fn too_late(request: &Acquire) -> Error {
-    let ttl = request.ttl.duration();
-    let message = format!("a lease of {ttl:?} was over before a quorum had granted it");
-    Error::new(ErrorKind::Timeout, message)
 }

@@ -352,17 +352,11 @@ impl<N: QuorumNode> Builder<N> {
         if count == 0 || count > Quorum::MAX {
             return Err(invalid(format!("a quorum has 1 to {} nodes, not {count}", Quorum::MAX)));
         }
-        if count == 1 && !self.any_number {
-            return Err(invalid(
-                "one node is no quorum: use it without one, or say Builder::allow_any_number"
-                    .into(),
-            ));
-        }
-        if count.is_multiple_of(2) && !self.any_number {
-            let (needed, fewer) = (Quorum::of(count).needed(), count - 1);
+        if (count == 1 || count.is_multiple_of(2)) && !self.any_number {
+            let spare = Quorum::of(count).spare();
             return Err(invalid(format!(
-                "of {count} nodes {needed} are needed, so that no more may fail than of {fewer}: use an odd \
-                 number, or say Builder::allow_any_number"
+                "a quorum of {count} survives the loss of {spare} nodes: use an odd number of at least three nodes, or \
+                 say Builder::allow_any_number"
             )));
         }
         for (index, (name, _)) in self.nodes.iter().enumerate() {

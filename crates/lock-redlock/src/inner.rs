@@ -135,14 +135,25 @@ impl<N: QuorumNode> Core<N> {
         ballot: Ballot,
         floor: FencingToken,
     ) -> Result<Vote, Error> {
-        let claim = &request.claim;
-        let expects = self.identify(ballot.node).await?;
+        let (node, claim) = (ballot.node, &request.claim);
+        let expects = self.identify(node).await?;
         self.claims.note_request(claim, ballot, self.clock.now())?;
         let owed = Owed::new(&self, claim, ballot, Duty::Vote);
-        let mut vote = self.cast(&request, ballot, floor, expects).await?;
+        let mut asked = (*request).clone();
+        asked.claim = ballot.claim(claim);
+        let asked = lock_core::Ballot::new(asked, floor);
+        let mut vote = self.cast(node, asked.clone(), expects.as_ref()).await?;
+        if vote == Vote::Abstains && expects.is_some() {
+            // The node does not have the expected standing any more.
+            self.register.forget(node);
+            let expects = self.identify(node).await?;
+            if expects.is_some() && self.claims.wants(claim, ballot, self.clock.now()) {
+                vote = self.cast(node, asked, expects.as_ref()).await?;
+            }
+        }
         match &mut vote {
             Vote::Granted(grant) => {
-                grant.valid_until = self.dated(ballot.node, grant.valid_until);
+                grant.valid_until = self.dated(node, grant.valid_until);
                 if !self.claims.heard(claim, ballot, self.clock.now()) {
                     // On the connection of the vote, if that connection is still there.
                     owed.release().await?;
@@ -156,49 +167,22 @@ impl<N: QuorumNode> Core<N> {
         Ok(vote)
     }
 
-    /// Asks a node for its vote. If the node does not have the expected standing any more, asks for its standing, and
-    /// once more for its vote.
+    /// Asks a node for its vote, if it has the expected standing. A node in quarantine abstains.
     async fn cast(
-        self: &Arc<Self>,
-        request: &Acquire,
-        ballot: Ballot,
-        floor: FencingToken,
-        expects: Option<Arc<Standing>>,
-    ) -> Result<Vote, Error> {
-        let node = ballot.node;
-        let mut asked = request.clone();
-        asked.claim = ballot.claim(&request.claim);
-        let asked = lock_core::Ballot::new(asked, floor);
-        let Some(known) = expects else {
-            let vote = self.nodes[node].vote(self.clock, asked).await;
-            return self.noted(node, "vote", vote);
-        };
-        if known.max_ttl.is_some() {
-            let vote = self.vote_as(node, asked.clone().expecting(known)).await?;
-            if vote != Vote::Abstains {
-                return Ok(vote);
-            }
-        }
-        self.register.forget(node);
-        let expects = self.identify(node).await?.filter(|standing| standing.max_ttl.is_some());
-        match expects {
-            Some(standing) if self.claims.wants(&request.claim, ballot, self.clock.now()) => {
-                self.vote_as(node, asked.expecting(standing)).await
-            }
-            _ => Ok(Vote::Abstains),
-        }
-    }
-
-    /// Asks a node for its vote if it has the expected standing.
-    async fn vote_as(
-        self: &Arc<Self>,
+        &self,
         node: usize,
         ballot: lock_core::Ballot,
+        expects: Option<&Arc<Standing>>,
     ) -> Result<Vote, Error> {
+        let ballot = match expects {
+            Some(standing) if standing.max_ttl.is_none() => return Ok(Vote::Abstains),
+            Some(standing) => ballot.expecting(Arc::clone(standing)),
+            None => ballot,
+        };
         let sent = self.clock.now();
         let vote = self.nodes[node].vote(self.clock, ballot).await;
         match &vote {
-            Ok(Vote::Granted(_) | Vote::Busy { .. }) => {
+            Ok(Vote::Granted(_) | Vote::Busy { .. }) if expects.is_some() => {
                 self.register.saw_member(node, sent);
                 self.nodes[node].state(|state| state.lookout.clear());
             }

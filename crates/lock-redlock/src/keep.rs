@@ -183,12 +183,12 @@ impl<N: QuorumNode> Core<N> {
         }
         let ended = self.nodes[node].state(|state| {
             let is_last = state.lookout.due(longest).is_some_and(|(seen, _)| seen == quarantine);
-            is_last.then(|| {
+            if is_last {
                 state.lookout.clear();
-                state.trouble.take()
-            })
+            }
+            is_last
         });
-        if ended.is_some() {
+        if ended {
             let name = &*self.nodes[node].name;
             tracing::info!(target: "lock_redlock::node", node = name, "the node votes again");
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::TryFutureExt;
-use lock_core::{Acquire, Error, FencingToken, Grant, Instant, OwnerTag, OwnerToken};
+use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, OwnerTag, OwnerToken};
 use lock_core::{QuorumNode, TokenRange, Vote};
 
 use crate::asked::{Asked, Reply};
@@ -21,8 +21,6 @@ use crate::validity;
 pub(crate) enum Outcome {
     /// A quorum has granted the claim, agrees on its tokens, and the lease is not over.
     Granted(Held),
-    /// A quorum has granted the claim, but the lease was over when the last answer came.
-    TooLate,
     /// A quorum has granted the claim, but does not agree on its tokens.
     Disagreed,
     Held,
@@ -31,7 +29,7 @@ pub(crate) enum Outcome {
     Split {
         favourite: bool,
     },
-    /// Too few nodes voted.
+    /// Too few nodes voted, or the lease was over when the last answer came.
     Unable(Error),
 }
 
@@ -268,7 +266,7 @@ impl<N: QuorumNode> Round<N> {
             // If the known lease has ended meanwhile, its nodes have granted another lease.
             let is_alive = now < known.valid_until;
             let granted = || self.granted_until(known.tokens, self.tally.granted(), now);
-            return Some(if is_alive { granted() } else { Outcome::TooLate });
+            return Some(if is_alive { granted() } else { self.too_late() });
         }
         match self.agreement.step(self.tally.open().len()) {
             Step::Wait => None,
@@ -291,8 +289,14 @@ impl<N: QuorumNode> Round<N> {
             Some((valid_until, nodes)) if valid_until > now => {
                 Outcome::Granted(Held { tokens, valid_until, nodes })
             }
-            _ => Outcome::TooLate,
+            _ => self.too_late(),
         }
+    }
+
+    fn too_late(&self) -> Outcome {
+        let ttl = self.request.ttl.duration();
+        let message = format!("a lease of {ttl:?} was over before a quorum had granted it");
+        Outcome::Unable(Error::new(ErrorKind::Timeout, message))
     }
 }
 

@@ -129,7 +129,7 @@ mod tests {
     fn no_round_begins_after_the_end_of_the_request_or_after_a_clear_answer() {
         let mut rounds = rounds();
         rounds.end = NOW + Duration::from_nanos(1);
-        for outcome in [Outcome::Split { favourite: true }, Outcome::Held, Outcome::TooLate] {
+        for outcome in [Outcome::Split { favourite: true }, Outcome::Held, Outcome::Moving] {
             assert_eq!(rounds.follow(&outcome, rivals(1), NOW), None);
         }
         assert_eq!(rounds.follow(&Outcome::Disagreed, rivals(2), NOW), Some(Duration::ZERO));

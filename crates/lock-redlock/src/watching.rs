@@ -1,7 +1,7 @@
 //! Listens to all nodes at once.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use lock_core::{Backoff, Error, ErrorKind, Hint, Instant, Key, QuorumNode, Watch};
 
 use crate::asked::late;
-use crate::background::{Timer, pause};
+use crate::background::{Timer, pause, within};
 use crate::hints::Merger;
 use crate::inner::Core;
 use crate::watched;
@@ -61,23 +61,19 @@ impl<N: QuorumNode> Watching<N> {
     async fn join(&mut self) -> Result<(), Error> {
         let core = Arc::clone(&self.core);
         let limit = core.longest(core.settings.patience());
-        let mut end = pin!(pause(&core.background, core.clock, limit));
-        while !self.merger.is_sure() {
-            let lost = self.troubles.iter().flatten().count();
-            let event = poll_fn(|context| {
-                let _entered = core.background.enter();
-                match self.ears.poll_next_unpin(context) {
-                    Poll::Pending => end.as_mut().poll(context).map(|()| None),
-                    heard => heard,
-                }
-            });
-            let is_possible = lost <= core.quorum.spare();
-            match if is_possible { event.await } else { None } {
-                Some((node, heard)) => drop(self.note(node, heard)),
-                None => return Err(self.failure(limit)),
+        let hear_enough = async {
+            let is_possible = |lost: usize| lost <= core.quorum.spare();
+            while !self.merger.is_sure() && is_possible(self.troubles.iter().flatten().count()) {
+                let heard = poll_fn(|context| {
+                    let _entered = core.background.enter();
+                    self.ears.poll_next_unpin(context)
+                });
+                let Some((node, heard)) = heard.await else { return };
+                self.note(node, heard);
             }
-        }
-        Ok(())
+        };
+        within(&core.background, core.clock, limit, hear_enough).await;
+        if self.merger.is_sure() { Ok(()) } else { Err(self.failure(limit)) }
     }
 
     fn failure(&self, limit: Duration) -> Error {
