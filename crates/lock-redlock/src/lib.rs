@@ -173,6 +173,7 @@
 mod acquire;
 mod actor;
 mod agenda;
+mod agree;
 mod asked;
 mod background;
 mod ballot;

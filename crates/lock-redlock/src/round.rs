@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::TryFutureExt;
 use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, OwnerTag, OwnerToken};
 use lock_core::{QuorumNode, TokenRange, Vote};
 
-use crate::asked::{Asked, Reply};
+use crate::asked::Asked;
 use crate::ballot::Ballot;
 use crate::claims::Held;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tally::{Answer, Tally, Verdict};
-use crate::tokens::{Agreement, Step};
+use crate::tokens::Shares;
 use crate::validity;
 
 /// The outcome of a round.
@@ -48,11 +47,11 @@ pub(crate) struct Round<N: QuorumNode> {
     request: Arc<Acquire>,
     /// The owner token of the ballots.
     owner: OwnerToken,
-    asked: Asked<N, Reply<Vote>>,
+    asked: Asked<N, Vote>,
     /// The nodes that were asked again: an earlier vote may stand there.
     again: NodeSet,
     tally: Tally,
-    agreement: Agreement,
+    shares: Shares,
     /// The lease of the claim, if it was granted before.
     known: Option<Held>,
     floor: FencingToken,
@@ -83,7 +82,7 @@ impl<N: QuorumNode> Round<N> {
             asked: Asked::new(core, core.settings.limit(request.ttl)),
             again: NodeSet::default(),
             tally: Tally::new(core.quorum, request.claim.owner.tag()),
-            agreement: Agreement::new(core.quorum, request.tokens),
+            shares: Shares::new(core.quorum, request.tokens),
             known,
             floor: floor_over(known),
             away: core.away(),
@@ -117,8 +116,7 @@ impl<N: QuorumNode> Round<N> {
 
     fn ask(&mut self, node: usize) {
         let (core, request) = (Arc::clone(&self.core), Arc::clone(&self.request));
-        let vote = core.vote(request, Ballot { node, owner: self.owner }, self.floor);
-        self.asked.ask(node, vote.map_ok(Reply::Said));
+        self.asked.ask(node, core.vote(request, Ballot { node, owner: self.owner }, self.floor));
     }
 
     /// Waits for answers until the outcome is clear. Other answers may then still be under way.
@@ -129,7 +127,7 @@ impl<N: QuorumNode> Round<N> {
                 None => self.asked.next().await,
             };
             match (answer, self.order.later) {
-                (Some((node, reply)), _) => self.note(node, reply),
+                (Some((node, vote)), _) => self.note(node, vote),
                 (None, Some((nodes, _))) => {
                     self.order.later = None;
                     self.ask_rest();
@@ -144,7 +142,7 @@ impl<N: QuorumNode> Round<N> {
                 self.ask_rest();
             }
             if !self.asked.has_ready()
-                && let Some(outcome) = self.outcome()
+                && let Some(outcome) = self.outcome().await
             {
                 return outcome;
             }
@@ -172,8 +170,7 @@ impl<N: QuorumNode> Round<N> {
 
     /// The nodes whose only vote is still to come, probably soon. It is given back when it comes.
     pub(crate) fn open(&self) -> NodeSet {
-        // A node with a vote may still have to confirm a token. That does not release its vote.
-        self.asked.awaited().without(self.granted()).without(self.again)
+        self.asked.awaited().without(self.again)
     }
 
     /// After what time a quorum may be free.
@@ -192,30 +189,25 @@ impl<N: QuorumNode> Round<N> {
         self.asked.failure("voted for it", self.granted().len())
     }
 
-    fn note(&mut self, node: usize, reply: Option<Reply<Vote>>) {
-        let answer = match reply {
-            Some(Reply::Confirmed(token, true)) => return self.agreement.confirm(node, token),
-            Some(Reply::Said(Vote::Granted(grant))) => {
-                self.agreement.grant(node, grant.tokens);
+    fn note(&mut self, node: usize, vote: Option<Vote>) {
+        let answer = match vote {
+            Some(Vote::Granted(grant)) => {
+                self.shares.grant(node, grant.tokens);
                 self.grants[node] = Some(grant);
                 Answer::Granted
             }
-            Some(Reply::Said(Vote::Busy { holder, retry_after })) => {
+            Some(Vote::Busy { holder, retry_after }) => {
                 // If the holder is this claim, the node is about to release an earlier ballot.
                 let is_mine = holder == Some(self.request.claim.owner.tag());
                 let left = if is_mine { Some(Duration::ZERO) } else { retry_after };
                 let now = self.core.clock.now();
                 Answer::Busy { holder, free_at: left.map(|time| now + time) }
             }
-            Some(Reply::Said(_)) => {
+            Some(_) => {
                 self.asked.say(node, self.core.abstains(node));
                 Answer::Out
             }
-            Some(Reply::Confirmed(_, false)) | None => {
-                self.disagreed |= reply.is_some();
-                self.agreement.refuse(node);
-                Answer::Out
-            }
+            None => Answer::Out,
         };
         self.tally.note(node, answer);
     }
@@ -223,23 +215,27 @@ impl<N: QuorumNode> Round<N> {
     /// The time is over, so a node that has not answered does not count.
     fn close(&mut self) {
         for node in self.asked.open().iter() {
-            self.agreement.refuse(node);
             self.tally.note(node, Answer::Out);
         }
     }
 
     /// The outcome, if it is clear. Otherwise there are answers to wait for.
-    fn outcome(&mut self) -> Option<Outcome> {
-        match self.tally.verdict(self.asked.open()) {
-            Verdict::Open => self.outcome_without(self.away),
-            Verdict::Won => self.agree(),
-            _ if self.disagreed => Some(Outcome::Disagreed),
-            Verdict::Held => Some(Outcome::Held),
-            Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
-            Verdict::Unable => {
-                let voted = self.tally.granted().len() + self.tally.rivals().len();
-                Some(Outcome::Unable(self.asked.failure("voted", voted)))
-            }
+    async fn outcome(&mut self) -> Option<Outcome> {
+        loop {
+            return match self.tally.verdict(self.asked.open()) {
+                Verdict::Open => self.outcome_without(self.away),
+                Verdict::Won => match self.agree().await {
+                    None => continue,
+                    outcome => outcome,
+                },
+                _ if self.disagreed => Some(Outcome::Disagreed),
+                Verdict::Held => Some(Outcome::Held),
+                Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
+                Verdict::Unable => {
+                    let voted = self.tally.granted().len() + self.tally.rivals().len();
+                    Some(Outcome::Unable(self.asked.failure("voted", voted)))
+                }
+            };
         }
     }
 
@@ -260,7 +256,8 @@ impl<N: QuorumNode> Round<N> {
         }
     }
 
-    fn agree(&mut self) -> Option<Outcome> {
+    /// The outcome if a majority agrees on the tokens. Otherwise the votes that do not agree do not count any more.
+    async fn agree(&mut self) -> Option<Outcome> {
         let now = self.core.clock.now();
         if let Some(known) = self.known {
             // If the known lease has ended meanwhile, its nodes have granted another lease.
@@ -268,13 +265,17 @@ impl<N: QuorumNode> Round<N> {
             let granted = || self.granted_until(known.tokens, self.tally.granted(), now);
             return Some(if is_alive { granted() } else { self.too_late() });
         }
-        match self.agreement.step(self.tally.open().len()) {
-            Step::Wait => None,
-            Step::Agreed(tokens, nodes) => Some(self.granted_until(tokens, nodes, now)),
-            Step::Impossible => Some(Outcome::Disagreed),
-            Step::Confirm(token, nodes) => {
+        let (core, claim) = (Arc::clone(&self.core), &self.request.claim);
+        let limit = core.settings.limit(self.request.ttl);
+        match core.agree((claim, self.owner), &mut self.shares, limit).await {
+            Ok((tokens, nodes)) => Some(self.granted_until(tokens, nodes, core.clock.now())),
+            Err(failed) => {
+                for (node, error) in failed {
+                    self.disagreed |= error.is_none();
+                    error.into_iter().for_each(|error| self.asked.say(node, error));
+                    self.tally.note(node, Answer::Out);
+                }
                 self.asked.extend();
-                self.asked.confirm(&self.request.claim, self.owner, (token, nodes));
                 None
             }
         }
