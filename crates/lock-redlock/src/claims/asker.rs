@@ -5,7 +5,8 @@ use std::sync::Arc;
 use lock_core::{Acquire, AcquireOutcome, Claim, Error, Instant, OwnerToken};
 use tokio::sync::oneshot;
 
-use super::{Claims, Entry, Held, Outcome, State, released};
+use super::entry::Entry;
+use super::{Claims, Held, Outcome, State, released};
 use crate::ballot::Ballot;
 
 /// The right to ask the nodes for a claim. There is one for each claim at a time.

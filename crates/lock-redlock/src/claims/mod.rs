@@ -18,6 +18,7 @@ mod asker;
 mod entry;
 
 pub(crate) use asker::Asker;
+use entry::{Cast, Entry};
 
 /// The claims that this process holds, asks for, or gives up, and the ballots that stand for them at the nodes.
 ///
@@ -38,37 +39,6 @@ struct State {
     spent: Spent,
     /// The number of the last life of a claim.
     lives: u64,
-}
-
-/// One claim.
-#[derive(Debug)]
-struct Entry {
-    /// The number of this life of the claim. A claim that is released and then asked for again has a new life. A
-    /// request of an earlier life stops.
-    life: u64,
-    /// The repeated requests that wait for the outcome of the request under way. `None` if no request is under way.
-    asking: Option<Vec<oneshot::Sender<Outcome>>>,
-    held: Option<Held>,
-    /// The owner token of the standing ballots, if there may be such ballots.
-    owner: Option<OwnerToken>,
-    /// The nodes at which a ballot stands.
-    standing: NodeSet,
-    /// The nodes that were asked more than once for the standing ballot.
-    repeated: NodeSet,
-    /// The nodes whose vote may still be under way. A release may overtake such a vote.
-    unheard: NodeSet,
-    /// The nodes that have lost their ballot of a lease.
-    lost: NodeSet,
-    /// The nodes that have granted the standing ballot in answer to the last request, or renewed it after the only one.
-    granted: NodeSet,
-    /// The node of each request for a vote that this process still awaits. The requests are for the standing ballot.
-    awaited: Vec<usize>,
-    /// Rings when this process awaits one of these votes no longer. The first write that waits for a vote makes it.
-    vote_ended: Option<Arc<Notify>>,
-    /// The dead ballots whose release a node has not confirmed yet; and whether the vote may still be under way.
-    owed: Vec<(Ballot, bool)>,
-    /// Unless a renewal succeeds, no node has a ballot after this time.
-    until: Instant,
 }
 
 /// A lease of a quorum.
@@ -170,9 +140,9 @@ impl Claims {
     pub(crate) fn view(&self, claim: &Claim) -> View {
         let state = self.state.lock();
         if let Some(it) = state.entries.get(claim) {
-            let Entry { standing, unheard, held, life, .. } = *it;
-            let owner = it.owner.unwrap_or(claim.owner);
-            return View { owner, standing, unheard, held, life: Some(life) };
+            let (owner, held, life) = (it.owner.unwrap_or(claim.owner), it.held, Some(it.life));
+            let standing = it.standing().map(|cast| cast.ballot.node).collect();
+            return View { owner, standing, unheard: it.unheard(), held, life };
         }
         let nodes = if state.spent.has(claim) { 0 } else { self.nodes };
         let (standing, unheard) = ((0..nodes).collect(), NodeSet::default());
@@ -218,9 +188,9 @@ impl Claims {
         let Some(entry) = state.entries.get(claim).filter(|it| it.valid(now).is_some()) else {
             return Vec::new();
         };
-        let lacks = |node: &usize| !entry.standing.contains(*node) || entry.lost.contains(*node);
         let owner = entry.owner.unwrap_or(claim.owner);
-        (0..self.nodes).filter(lacks).map(|node| Ballot { node, owner }).collect()
+        let lacking = entry.lacking((0..self.nodes).collect());
+        lacking.iter().map(|node| Ballot { node, owner }).collect()
     }
 
     /// Whether a node has granted a ballot, as far as this process knows. If this process does not know the claim,
@@ -235,24 +205,18 @@ impl Claims {
         }
     }
 
-    /// A node has renewed a ballot. If the node was asked once for its vote, that request has arrived.
+    /// A node has renewed a ballot.
     pub(crate) fn renewed(&self, claim: &Claim, ballot: Ballot) {
-        let (mut state, node) = (self.state.lock(), ballot.node);
-        if let Some(entry) = state.entries.get_mut(claim).filter(|it| it.has(ballot))
-            && !entry.repeated.contains(node)
-            && !entry.lost.contains(node)
-        {
-            entry.granted.insert(node);
-        }
+        self.note(claim, |entry| entry.note_renewal(ballot));
     }
 
     /// A node has lost the ballot of a lease.
     pub(crate) fn lost(&self, claim: &Claim, ballot: Ballot) {
-        let mut state = self.state.lock();
-        if let Some(entry) = state.entries.get_mut(claim).filter(|it| it.has(ballot)) {
-            entry.lost.insert(ballot.node);
-            entry.granted.remove(ballot.node);
-        }
+        self.note(claim, |entry| entry.note_loss(ballot));
+    }
+
+    fn note(&self, claim: &Claim, note: impl FnOnce(&mut Entry)) {
+        self.state.lock().entries.get_mut(claim).map(note);
     }
 
     /// Notes that a node is asked for its vote by a ballot, which stands from now on.
@@ -269,7 +233,7 @@ impl Claims {
         let mut state = self.state.lock();
         let entry = state.entries.get_mut(claim).filter(|it| it.wants(ballot, now));
         let given_up = || Error::new(ErrorKind::NotReady, "not asked: the claim was given up");
-        entry.ok_or_else(given_up)?.note_request(ballot.node);
+        entry.ok_or_else(given_up)?.note_request(ballot);
         Ok(())
     }
 
@@ -280,16 +244,8 @@ impl Claims {
 
     /// A node has not granted a ballot. If the node was asked more than once, this answer may be an old one.
     pub(crate) fn refused(&self, claim: &Claim, ballot: Ballot) {
-        let (mut state, mut ended) = (self.state.lock(), None);
-        if let Some(entry) = state.entries.get_mut(claim) {
-            ended = entry.note_end(ballot, false);
-            if !entry.repeated.contains(ballot.node) {
-                entry.bury(ballot);
-                // No vote can come any more, so no release is due.
-                entry.pay(ballot);
-                entry.note_answer(ballot);
-            }
-        }
+        let mut state = self.state.lock();
+        let ended = state.entries.get_mut(claim).and_then(|entry| entry.note_refusal(ballot));
         state.tidy(claim);
         drop(state);
         wake(ended);
@@ -298,11 +254,7 @@ impl Claims {
     /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then
     /// due.
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
-        let vote = |entry: &mut Entry| {
-            entry.note_vote(ballot);
-            entry.note_end(ballot, true)
-        };
-        self.keeps(claim, ballot, (vote, false), now)
+        self.keeps(claim, ballot, (|entry: &mut Entry| entry.note_vote(ballot), false), now)
     }
 
     /// As [`heard`](Self::heard), for a node that may have granted a ballot. If its vote may still arrive, it is
@@ -325,9 +277,7 @@ impl Claims {
         let is_wanted = state.entries.get(claim).is_some_and(|entry| entry.wants(ballot, now));
         if !is_wanted {
             state.spent.add(claim, now);
-            let entry = self.entry(&mut state, claim, now);
-            entry.bury(ballot);
-            entry.owe(ballot, late);
+            self.entry(&mut state, claim, now).owe(ballot, late);
         }
         drop(state);
         wake(ended);
@@ -347,7 +297,7 @@ impl Claims {
     pub(crate) fn end(&self, claim: &Claim, now: Instant) -> (Option<Held>, Vec<Ballot>, NodeSet) {
         let state = self.state.lock();
         let entry = state.entries.get(claim);
-        let (mut ballots, unheard) = entry.map(|it| (it.owed(), it.unheard)).unwrap_or_default();
+        let (mut ballots, unheard) = entry.map(|it| (it.owed(), it.unheard())).unwrap_or_default();
         let (held, buried) = self.end_life(state, claim, now);
         ballots.extend(buried);
         (held, ballots, unheard)
@@ -367,7 +317,8 @@ impl Claims {
         let life = state.lives;
         let entry = self.entry(state, claim, now);
         if is_elsewhere {
-            (entry.owner, entry.standing) = (Some(claim.owner), (0..self.nodes).collect());
+            let owner = *entry.owner.insert(claim.owner);
+            entry.casts = (0..self.nodes).map(|node| Cast::new(Ballot { node, owner })).collect();
         }
         (entry.life, entry.until) = (life, now + self.max_ttl);
         let (held, joined) = (entry.held.take(), entry.asking.take().unwrap_or_default());
@@ -398,14 +349,7 @@ impl State {
         let Some(entry) = self.entries.get_mut(claim).filter(|it| it.valid(now).is_none()) else {
             return Vec::new();
         };
-        entry.held = None;
-        (entry.granted, entry.awaited) = Default::default();
-        let (Some(owner), nodes) = (entry.owner.take(), std::mem::take(&mut entry.standing)) else {
-            return Vec::new();
-        };
-        let dead: Vec<_> = nodes.iter().map(|node| Ballot { node, owner }).collect();
-        let unheard = entry.unheard;
-        dead.iter().for_each(|ballot| entry.owe(*ballot, unheard.contains(ballot.node)));
+        let dead = entry.give_up();
         if !dead.is_empty() {
             self.spent.add(claim, now);
         }
@@ -414,10 +358,7 @@ impl State {
 
     /// Forgets a claim without a lease, a request or a ballot.
     fn tidy(&mut self, claim: &Claim) {
-        let is_over = |it: &Entry| {
-            it.asking.is_none() && it.held.is_none() && it.owed.is_empty() && it.standing.is_empty()
-        };
-        if self.entries.get(claim).is_some_and(is_over) {
+        if self.entries.get(claim).is_some_and(Entry::is_over) {
             self.entries.remove(claim);
         }
     }
