@@ -155,7 +155,8 @@ impl Entry {
     /// what the caller rings.
     pub(super) fn note_vote(&mut self, ballot: Ballot) -> Option<Arc<Notify>> {
         let cast = self.any_cast(ballot);
-        cast.is_late &= cast.is_repeated();
+        // A network may repeat a request. So the release of a ballot that was given up before its vote came is repeated.
+        cast.is_late &= cast.is_repeated() || cast.is_dead;
         self.note_end(ballot, true)
     }
 

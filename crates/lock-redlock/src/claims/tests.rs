@@ -223,6 +223,17 @@ fn an_answer_to_an_earlier_ballot_says_nothing_about_the_present_vote() {
     assert_eq!(unheard, (0..2).collect());
 }
 
+/// The network may deliver the request for the vote once more after the release.
+#[test]
+fn the_release_of_a_ballot_that_was_given_up_before_its_vote_came_is_repeated() {
+    let (claims, claim) = (claims(), claim());
+    let asker = begin(&claims, &claim, NOW);
+    let ballots = ask(&claims, &asker, &claim, NOW);
+    assert_eq!(asker.give_up(NOW), ballots);
+    assert!(!claims.heard(&claim, ballots[0], NOW));
+    assert!(claims.freed(&claim, ballots[0]));
+}
+
 #[test]
 fn a_released_claim_is_not_granted_to_a_request_of_before() {
     let (claims, claim) = (claims(), claim());
