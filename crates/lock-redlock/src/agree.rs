@@ -16,7 +16,7 @@ pub(crate) type Failed = Vec<(usize, Option<Error>)>;
 
 impl<N: QuorumNode> Core<N> {
     /// Makes a majority of the nodes that have granted a claim know one token. Returns the tokens of the quorum, and the
-    /// nodes that agree.
+    /// nodes that agree. A node has the time of its `limit` to confirm the token, and no longer than the `patience`.
     ///
     /// # Errors
     ///
@@ -26,10 +26,11 @@ impl<N: QuorumNode> Core<N> {
         self: &Arc<Self>,
         (claim, owner): (&Claim, OwnerToken),
         shares: &mut Shares,
-        limit: Duration,
+        (limit, patience): (Duration, Option<Duration>),
     ) -> Result<(TokenRange, NodeSet), Failed> {
         let Some((token, mut behind)) = shares.target() else { return Err(Failed::new()) };
         let mut asked = Asked::new(self, limit);
+        let end = patience.map(|patience| self.clock.now() + patience);
         for node in behind.iter() {
             let (core, claim) = (Arc::clone(self), Ballot { node, owner }.claim(claim));
             asked.ask(node, async move {
@@ -42,7 +43,11 @@ impl<N: QuorumNode> Core<N> {
             if agreed.is_some() {
                 break agreed;
             }
-            let Some((node, answer)) = asked.next().await else { break None };
+            let answer = match end {
+                Some(end) => asked.next_until(end).await,
+                None => asked.next().await,
+            };
+            let Some((node, answer)) = answer else { break None };
             if answer == Some(true) {
                 shares.confirm(node, token);
                 behind.remove(node);

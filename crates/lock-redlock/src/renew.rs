@@ -116,7 +116,7 @@ impl<N: QuorumNode> Poll<N> {
     async fn tokens(mut self, request: &Renew) -> Option<TokenRange> {
         let (ballots, limit) =
             ((&request.claim, self.seen.owner), self.core.settings.limit(request.ttl));
-        let agreed = self.core.agree(ballots, self.shares.as_mut()?, limit).await;
+        let agreed = self.core.agree(ballots, self.shares.as_mut()?, (limit, None)).await;
         agreed.ok().map(|(tokens, _)| tokens)
     }
 }

@@ -37,8 +37,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Order {
     /// The nodes to ask when the others have voted.
     pub(crate) rest: NodeSet,
-    /// The nodes to ask when the others cannot decide alone, or have not decided by that time.
-    pub(crate) later: Option<(NodeSet, Instant)>,
+    /// The nodes to ask when the others cannot decide alone, or have not decided after that time.
+    pub(crate) later: Option<(NodeSet, Duration)>,
 }
 
 /// The answers of the nodes, and the requests that are still under way.
@@ -58,6 +58,7 @@ pub(crate) struct Round<N: QuorumNode> {
     /// The nodes that were known to be missing when the round began.
     away: NodeSet,
     order: Order,
+    begun: Instant,
     grants: Vec<Option<Grant>>,
     /// Whether a node has refused to confirm a token.
     disagreed: bool,
@@ -87,6 +88,7 @@ impl<N: QuorumNode> Round<N> {
             floor: floor_over(known),
             away: core.away(),
             order,
+            begun: core.clock.now(),
             grants: vec![None; nodes],
             disagreed: false,
         };
@@ -123,7 +125,7 @@ impl<N: QuorumNode> Round<N> {
     pub(crate) async fn decide(&mut self) -> Outcome {
         loop {
             let answer = match self.order.later {
-                Some((_, at)) => self.asked.next_until(at).await,
+                Some((_, soon)) => self.asked.next_until(self.begun + soon).await,
                 None => self.asked.next().await,
             };
             match (answer, self.order.later) {
@@ -267,7 +269,9 @@ impl<N: QuorumNode> Round<N> {
         }
         let (core, claim) = (Arc::clone(&self.core), &self.request.claim);
         let limit = core.settings.limit(self.request.ttl);
-        match core.agree((claim, self.owner), &mut self.shares, limit).await {
+        // A node that falls silent after its vote must not keep the request from the nodes that are still to be asked.
+        let patience = self.order.later.map(|(_, soon)| soon);
+        match core.agree((claim, self.owner), &mut self.shares, (limit, patience)).await {
             Ok((tokens, nodes)) => Some(self.granted_until(tokens, nodes, core.clock.now())),
             Err(failed) => {
                 for (node, error) in failed {

@@ -7,6 +7,7 @@ use lock_core::{Acquire, AcquireOutcome, Backend, InspectBackend, Released, Rene
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Cluster, Quorum, claim, granted, node, until};
+use crate::tokens::ahead_of_clock;
 
 pub(crate) const TTL: Ttl = Ttl::DEFAULT;
 
@@ -69,6 +70,23 @@ async fn a_node_that_answers_a_little_later_than_others_is_not_away() {
     }
     sleep(Duration::from_secs(1)).await;
     assert_eq!(commands(&quorum) - before, 10 * 6);
+    assert_eq!(cluster.leases(), 0);
+}
+
+/// It has voted, and another node has a token that it must confirm.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_falls_silent_after_its_vote_delays_no_request_for_long() {
+    let (cluster, quorum) = of_five().await;
+    let asked = first(&quorum).await;
+    ahead_of_clock(&cluster.stores[asked[0]]).await;
+    let silent = node(&quorum, asked[1]).faults().on(Verb::Confirm).hold_requests();
+    let began = Instant::now();
+    let held = claim("a");
+    granted(&quorum, &held, TTL).await;
+    assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
+    silent.open();
+    quorum.release(&held).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
     assert_eq!(cluster.leases(), 0);
 }
 

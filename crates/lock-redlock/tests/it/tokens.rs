@@ -77,7 +77,7 @@ async fn a_node_that_votes_later_gets_no_lower_token() {
     }
 }
 
-async fn ahead_of_clock(store: &MemoryBackend) -> u64 {
+pub(crate) async fn ahead_of_clock(store: &MemoryBackend) -> u64 {
     let held = claim("a");
     let grant = voted(store, &held, FencingToken::new(u64::MAX)).await;
     store.release(&held).await.unwrap();
