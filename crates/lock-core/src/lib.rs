@@ -22,7 +22,7 @@
 //!
 //! | feature | brings | pulls in |
 //! | --- | --- | --- |
-//! | `document` | [`document`]: the decisions about one key, for stores that change a document by compare-and-swap | |
+//! | `document` | [`document`]: a backend over any store that can read a row and swap it, and the decisions about one key | |
 //! | `memory` | [`MemoryBackend`](memory::MemoryBackend), [`Clock::tokio`] | `tokio` (`time`, `sync`) |
 //! | `runtime` | [`runtime`]: a thread with a runtime; [`hints`]: the channel of a watch | `tokio` (`rt`, `sync`, `time`) |
 //! | `conformance` | [`conformance`]: the laws of the traits as tests | `memory`, `tokio` (`rt`, `macros`) |

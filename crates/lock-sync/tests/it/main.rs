@@ -36,6 +36,7 @@ mod own_operations;
 mod reentrant;
 mod reentrant_contract;
 mod reentrant_scope;
+mod rows;
 mod rwlock;
 mod semaphore;
 mod semaphore_contract;
