@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::{Clock, Instant, Key, Result};
 
-/// A store that keeps a row for each key and can replace a row that nobody has changed: a table of a database, a bucket
+/// A store that keeps a row for each key and can replace a row if no other client has changed it: a table of a database, a bucket
 /// with conditional writes, a folder. [`DocumentBackend`](super::DocumentBackend) makes a backend of it.
 ///
 /// The store never looks into a row. It keeps every row, because a row counts the tokens of its key. It MAY delete a row
