@@ -185,7 +185,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Gives a lease a new time to live from now on, and more tokens if the request asks for them.
     ///
-    /// Failure is a value here: see [`Renewal::Unknown`].
+    /// Failure is a value here: see [`Renewal::Unknown`]. The [example](crate::Claim#examples) of a claim shows a renewal.
     ///
     /// # Cancel safety
     ///

@@ -64,6 +64,8 @@ pub trait DocumentStore: Send + Sync + 'static {
 }
 
 /// The row of a key, as a [`DocumentStore`] has read it.
+///
+/// The store of the [first backend](crate::Backend#a-first-backend) makes such rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores make rows of all their parts")]
 pub struct Row<V> {
