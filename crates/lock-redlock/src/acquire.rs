@@ -190,7 +190,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         } else {
             NodeSet::default()
         };
-        Some(Order { rest, later: Some((all.without(majority), soon)) })
+        Some(Order { rest, later: Some((all.without(majority), now + soon)) })
     }
 
     /// Another round may follow. See [`Rounds::follow`].

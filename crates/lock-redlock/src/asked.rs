@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, Stream};
-use lock_core::{Error, ErrorKind, Instant, QuorumNode};
+use lock_core::{Claim, Error, ErrorKind, FencingToken, Instant, OwnerToken, QuorumNode};
 
 use crate::background::Timer;
+use crate::ballot::Ballot;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 
@@ -214,6 +215,34 @@ where
                 behind.retain(|(behind, _)| *behind != node);
             }
         });
+    }
+}
+
+/// An answer of a node: to the request, or to the question whether it confirms a token.
+pub(crate) enum Reply<T> {
+    Said(T),
+    Confirmed(FencingToken, bool),
+}
+
+impl<N, T> Asked<N, Reply<T>>
+where
+    N: QuorumNode,
+    T: Send + 'static,
+{
+    /// Asks nodes to confirm a token for their ballots of a claim.
+    pub(crate) fn confirm(
+        &mut self,
+        claim: &Claim,
+        owner: OwnerToken,
+        (token, nodes): (FencingToken, NodeSet),
+    ) {
+        for node in nodes.iter() {
+            let (core, claim) = (Arc::clone(&self.core), Ballot { node, owner }.claim(claim));
+            self.ask(node, async move {
+                let confirm = core.nodes[node].timed(core.clock, |it| it.confirm(&claim, token));
+                Ok(Reply::Confirmed(token, core.noted(node, "confirm", confirm.await)?))
+            });
+        }
     }
 }
 

@@ -173,7 +173,6 @@
 mod acquire;
 mod actor;
 mod agenda;
-mod agree;
 mod asked;
 mod background;
 mod ballot;

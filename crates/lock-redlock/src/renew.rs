@@ -3,16 +3,20 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use lock_core::{Claim, Contention, Error, ErrorKind, QuorumNode, Renew, Renewal, TokenRange};
+use futures::TryFutureExt;
+use lock_core::{
+    Claim, Contention, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, TokenRange,
+};
 
 use crate::actor::Owed;
 use crate::agenda::Duty;
-use crate::asked::Asked;
+use crate::asked::{Asked, Reply};
 use crate::ballot::Ballot;
 use crate::claims::View;
 use crate::counts::Renewals;
 use crate::inner::Core;
-use crate::tokens::Shares;
+use crate::quorum::NodeSet;
+use crate::tokens::{Agreement, Step};
 
 /// Renews a claim, if a majority still has it. Then asks nodes that lack the claim to vote for it again, also if too
 /// few nodes have answered: while the lease is not over, such a node may take the place of a node that is missing or
@@ -44,9 +48,7 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
         if !core.claims.extend(claim, &poll.seen, until, core.clock.now()) {
             return over(core, claim, &poll.seen);
         }
-        asked.finish();
-        let (valid_until, contention) = (until.0, Contention::Unknown);
-        return Renewal::Renewed { valid_until, tokens: poll.tokens(request).await, contention };
+        return poll.renewed(asked, claim, until.0).await;
     }
     if poll.renewals.is_lost() {
         return over(core, claim, &poll.seen);
@@ -68,8 +70,10 @@ struct Poll<N> {
     core: Arc<Core<N>>,
     seen: View,
     renewals: Renewals,
-    /// The tokens that the nodes have reserved, if any are wanted.
-    shares: Option<Shares>,
+    /// The nodes that still have to answer the renewal.
+    open: NodeSet,
+    /// The agreement on the tokens, if any are wanted.
+    agreement: Option<Agreement>,
 }
 
 impl<N: QuorumNode> Poll<N> {
@@ -80,43 +84,77 @@ impl<N: QuorumNode> Poll<N> {
         Self {
             core: Arc::clone(core),
             renewals: Renewals::new(core.quorum, lost),
+            open: seen.standing,
             seen,
-            shares: wanted.map(|wanted| Shares::new(core.quorum, wanted)),
+            agreement: wanted.map(|wanted| Agreement::new(core.quorum, wanted)),
         }
     }
 
     /// Asks the nodes to renew the standing ballots. A node without a standing ballot has nothing to renew: it votes
     /// soon, if the lease is held then.
-    fn ask(&self, request: &Renew) -> Asked<N, Renewal> {
+    fn ask(&self, request: &Renew) -> Asked<N, Reply<Renewal>> {
         let mut asked = Asked::new(&self.core, self.core.settings.limit(request.ttl));
-        if self.seen.held.is_some() && self.seen.standing.len() < self.core.quorum.nodes() {
+        if self.seen.held.is_some() && self.open.len() < self.core.quorum.nodes() {
             self.core.plant_soon(&request.claim);
         }
         for node in self.seen.standing.iter() {
-            let ballot = Ballot { node, owner: self.seen.owner };
-            asked.ask(node, Arc::clone(&self.core).renew(ballot, request.clone()));
+            let renewed = Arc::clone(&self.core)
+                .renew(Ballot { node, owner: self.seen.owner }, request.clone());
+            asked.ask(node, renewed.map_ok(Reply::Said));
         }
         asked
     }
 
-    fn note(&mut self, node: usize, renewal: Option<Renewal>) {
-        match renewal {
-            Some(Renewal::Renewed { valid_until, tokens, .. }) => {
+    /// A majority has renewed the lease.
+    async fn renewed(
+        mut self,
+        mut asked: Asked<N, Reply<Renewal>>,
+        claim: &Claim,
+        valid_until: Instant,
+    ) -> Renewal {
+        let tokens = self.agree(&mut asked, claim).await;
+        asked.finish();
+        Renewal::Renewed { valid_until, tokens, contention: Contention::Unknown }
+    }
+
+    fn note(&mut self, node: usize, reply: Option<Reply<Renewal>>) {
+        self.open.remove(node);
+        match (reply, self.agreement.as_mut()) {
+            (Some(Reply::Said(Renewal::Renewed { valid_until, tokens, .. })), agreement) => {
                 self.renewals.deadlines.push((node, self.core.dated(node, valid_until)));
-                if let (Some(shares), Some(tokens)) = (&mut self.shares, tokens) {
-                    shares.grant(node, tokens);
+                if let (Some(agreement), Some(tokens)) = (agreement, tokens) {
+                    agreement.grant(node, tokens);
                 }
             }
-            Some(Renewal::Lost) if !self.seen.unheard.contains(node) => self.renewals.lost += 1,
+            (Some(Reply::Said(Renewal::Lost)), _) if !self.seen.unheard.contains(node) => {
+                self.renewals.lost += 1;
+            }
+            (Some(Reply::Confirmed(token, true)), Some(agreement)) => {
+                agreement.confirm(node, token);
+            }
+            (Some(Reply::Confirmed(_, false)) | None, Some(agreement)) => agreement.refuse(node),
             _ => {}
         }
     }
 
-    /// The tokens on which a majority agrees.
-    async fn tokens(mut self, request: &Renew) -> Option<TokenRange> {
-        let (ballots, limit) =
-            ((&request.claim, self.seen.owner), self.core.settings.limit(request.ttl));
-        let agreed = self.core.agree(ballots, self.shares.as_mut()?, (limit, None)).await;
-        agreed.ok().map(|(tokens, _)| tokens)
+    /// Makes a majority agree on the tokens that its nodes have reserved.
+    async fn agree(
+        &mut self,
+        asked: &mut Asked<N, Reply<Renewal>>,
+        claim: &Claim,
+    ) -> Option<TokenRange> {
+        asked.extend();
+        loop {
+            match self.agreement.as_mut()?.step(self.open.len()) {
+                Step::Agreed(tokens, _) => return Some(tokens),
+                Step::Impossible => return None,
+                Step::Wait => {}
+                Step::Confirm(token, nodes) => {
+                    asked.confirm(claim, self.seen.owner, (token, nodes));
+                }
+            }
+            let (node, reply) = asked.next().await?;
+            self.note(node, reply);
+        }
     }
 }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures::TryFutureExt;
 use lock_core::{Acquire, Error, ErrorKind, FencingToken, Grant, Instant, OwnerTag, OwnerToken};
 use lock_core::{QuorumNode, TokenRange, Vote};
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Reply};
 use crate::ballot::Ballot;
 use crate::claims::Held;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::tally::{Answer, Tally, Verdict};
-use crate::tokens::Shares;
+use crate::tokens::{Agreement, Step};
 use crate::validity;
 
 /// The outcome of a round.
@@ -37,8 +38,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Order {
     /// The nodes to ask when the others have voted.
     pub(crate) rest: NodeSet,
-    /// The nodes to ask when the others cannot decide alone, or have not decided after that time.
-    pub(crate) later: Option<(NodeSet, Duration)>,
+    /// The nodes to ask when the others cannot decide alone, or have not decided by that time.
+    pub(crate) later: Option<(NodeSet, Instant)>,
 }
 
 /// The answers of the nodes, and the requests that are still under way.
@@ -47,18 +48,17 @@ pub(crate) struct Round<N: QuorumNode> {
     request: Arc<Acquire>,
     /// The owner token of the ballots.
     owner: OwnerToken,
-    asked: Asked<N, Vote>,
+    asked: Asked<N, Reply<Vote>>,
     /// The nodes that were asked again: an earlier vote may stand there.
     again: NodeSet,
     tally: Tally,
-    shares: Shares,
+    agreement: Agreement,
     /// The lease of the claim, if it was granted before.
     known: Option<Held>,
     floor: FencingToken,
     /// The nodes that were known to be missing when the round began.
     away: NodeSet,
     order: Order,
-    begun: Instant,
     grants: Vec<Option<Grant>>,
     /// Whether a node has refused to confirm a token.
     disagreed: bool,
@@ -83,12 +83,11 @@ impl<N: QuorumNode> Round<N> {
             asked: Asked::new(core, core.settings.limit(request.ttl)),
             again: NodeSet::default(),
             tally: Tally::new(core.quorum, request.claim.owner.tag()),
-            shares: Shares::new(core.quorum, request.tokens),
+            agreement: Agreement::new(core.quorum, request.tokens),
             known,
             floor: floor_over(known),
             away: core.away(),
             order,
-            begun: core.clock.now(),
             grants: vec![None; nodes],
             disagreed: false,
         };
@@ -118,18 +117,19 @@ impl<N: QuorumNode> Round<N> {
 
     fn ask(&mut self, node: usize) {
         let (core, request) = (Arc::clone(&self.core), Arc::clone(&self.request));
-        self.asked.ask(node, core.vote(request, Ballot { node, owner: self.owner }, self.floor));
+        let vote = core.vote(request, Ballot { node, owner: self.owner }, self.floor);
+        self.asked.ask(node, vote.map_ok(Reply::Said));
     }
 
     /// Waits for answers until the outcome is clear. Other answers may then still be under way.
     pub(crate) async fn decide(&mut self) -> Outcome {
         loop {
             let answer = match self.order.later {
-                Some((_, soon)) => self.asked.next_until(self.begun + soon).await,
+                Some((_, at)) => self.asked.next_until(at).await,
                 None => self.asked.next().await,
             };
             match (answer, self.order.later) {
-                (Some((node, vote)), _) => self.note(node, vote),
+                (Some((node, reply)), _) => self.note(node, reply),
                 (None, Some((nodes, _))) => {
                     self.order.later = None;
                     self.ask_rest();
@@ -144,7 +144,7 @@ impl<N: QuorumNode> Round<N> {
                 self.ask_rest();
             }
             if !self.asked.has_ready()
-                && let Some(outcome) = self.outcome().await
+                && let Some(outcome) = self.outcome()
             {
                 return outcome;
             }
@@ -172,7 +172,8 @@ impl<N: QuorumNode> Round<N> {
 
     /// The nodes whose only vote is still to come, probably soon. It is given back when it comes.
     pub(crate) fn open(&self) -> NodeSet {
-        self.asked.awaited().without(self.again)
+        // A node with a vote may still have to confirm a token. That does not release its vote.
+        self.asked.awaited().without(self.granted()).without(self.again)
     }
 
     /// After what time a quorum may be free.
@@ -191,25 +192,30 @@ impl<N: QuorumNode> Round<N> {
         self.asked.failure("voted for it", self.granted().len())
     }
 
-    fn note(&mut self, node: usize, vote: Option<Vote>) {
-        let answer = match vote {
-            Some(Vote::Granted(grant)) => {
-                self.shares.grant(node, grant.tokens);
+    fn note(&mut self, node: usize, reply: Option<Reply<Vote>>) {
+        let answer = match reply {
+            Some(Reply::Confirmed(token, true)) => return self.agreement.confirm(node, token),
+            Some(Reply::Said(Vote::Granted(grant))) => {
+                self.agreement.grant(node, grant.tokens);
                 self.grants[node] = Some(grant);
                 Answer::Granted
             }
-            Some(Vote::Busy { holder, retry_after }) => {
+            Some(Reply::Said(Vote::Busy { holder, retry_after })) => {
                 // If the holder is this claim, the node is about to release an earlier ballot.
                 let is_mine = holder == Some(self.request.claim.owner.tag());
                 let left = if is_mine { Some(Duration::ZERO) } else { retry_after };
                 let now = self.core.clock.now();
                 Answer::Busy { holder, free_at: left.map(|time| now + time) }
             }
-            Some(_) => {
+            Some(Reply::Said(_)) => {
                 self.asked.say(node, self.core.abstains(node));
                 Answer::Out
             }
-            None => Answer::Out,
+            Some(Reply::Confirmed(_, false)) | None => {
+                self.disagreed |= reply.is_some();
+                self.agreement.refuse(node);
+                Answer::Out
+            }
         };
         self.tally.note(node, answer);
     }
@@ -217,27 +223,23 @@ impl<N: QuorumNode> Round<N> {
     /// The time is over, so a node that has not answered does not count.
     fn close(&mut self) {
         for node in self.asked.open().iter() {
+            self.agreement.refuse(node);
             self.tally.note(node, Answer::Out);
         }
     }
 
     /// The outcome, if it is clear. Otherwise there are answers to wait for.
-    async fn outcome(&mut self) -> Option<Outcome> {
-        loop {
-            return match self.tally.verdict(self.asked.open()) {
-                Verdict::Open => self.outcome_without(self.away),
-                Verdict::Won => match self.agree().await {
-                    None => continue,
-                    outcome => outcome,
-                },
-                _ if self.disagreed => Some(Outcome::Disagreed),
-                Verdict::Held => Some(Outcome::Held),
-                Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
-                Verdict::Unable => {
-                    let voted = self.tally.granted().len() + self.tally.rivals().len();
-                    Some(Outcome::Unable(self.asked.failure("voted", voted)))
-                }
-            };
+    fn outcome(&mut self) -> Option<Outcome> {
+        match self.tally.verdict(self.asked.open()) {
+            Verdict::Open => self.outcome_without(self.away),
+            Verdict::Won => self.agree(),
+            _ if self.disagreed => Some(Outcome::Disagreed),
+            Verdict::Held => Some(Outcome::Held),
+            Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
+            Verdict::Unable => {
+                let voted = self.tally.granted().len() + self.tally.rivals().len();
+                Some(Outcome::Unable(self.asked.failure("voted", voted)))
+            }
         }
     }
 
@@ -258,8 +260,7 @@ impl<N: QuorumNode> Round<N> {
         }
     }
 
-    /// The outcome if a majority agrees on the tokens. Otherwise the votes that do not agree do not count any more.
-    async fn agree(&mut self) -> Option<Outcome> {
+    fn agree(&mut self) -> Option<Outcome> {
         let now = self.core.clock.now();
         if let Some(known) = self.known {
             // If the known lease has ended meanwhile, its nodes have granted another lease.
@@ -267,19 +268,13 @@ impl<N: QuorumNode> Round<N> {
             let granted = || self.granted_until(known.tokens, self.tally.granted(), now);
             return Some(if is_alive { granted() } else { self.too_late() });
         }
-        let (core, claim) = (Arc::clone(&self.core), &self.request.claim);
-        let limit = core.settings.limit(self.request.ttl);
-        // A node that falls silent after its vote must not keep the request from the nodes that are still to be asked.
-        let patience = self.order.later.map(|(_, soon)| soon);
-        match core.agree((claim, self.owner), &mut self.shares, (limit, patience)).await {
-            Ok((tokens, nodes)) => Some(self.granted_until(tokens, nodes, core.clock.now())),
-            Err(failed) => {
-                for (node, error) in failed {
-                    self.disagreed |= error.is_none();
-                    error.into_iter().for_each(|error| self.asked.say(node, error));
-                    self.tally.note(node, Answer::Out);
-                }
+        match self.agreement.step(self.tally.open().len()) {
+            Step::Wait => None,
+            Step::Agreed(tokens, nodes) => Some(self.granted_until(tokens, nodes, now)),
+            Step::Impossible => Some(Outcome::Disagreed),
+            Step::Confirm(token, nodes) => {
                 self.asked.extend();
+                self.asked.confirm(&self.request.claim, self.owner, (token, nodes));
                 None
             }
         }

@@ -13,34 +13,48 @@ use crate::quorum::{NodeSet, Quorum};
 /// the claim still holds the key there, and that the node has given no higher token. Two quorums have a node in common.
 /// The token that this node gives to the later claim is above the token of the earlier claim.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct Agreement {
     quorum: Quorum,
     wanted: NonZeroU32,
     shares: Vec<Option<Share>>,
+    target: Option<FencingToken>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// The first token that the node gave.
-    first: FencingToken,
-    /// The last token that the node gave or confirmed.
-    last: FencingToken,
+    tokens: TokenRange,
+    /// The token that the node was last asked to confirm, and whether it has confirmed it.
+    asked: Option<(FencingToken, bool)>,
 }
 
-impl Shares {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// More answers are needed.
+    Wait,
+    /// These nodes have to confirm this token.
+    Confirm(FencingToken, NodeSet),
+    /// These nodes agree.
+    Agreed(TokenRange, NodeSet),
+    /// Too few nodes can agree.
+    Impossible,
+}
+
+impl Agreement {
     pub(crate) fn new(quorum: Quorum, wanted: NonZeroU32) -> Self {
-        Self { quorum, wanted, shares: vec![None; quorum.nodes()] }
+        Self { quorum, wanted, shares: vec![None; quorum.nodes()], target: None }
     }
 
     /// A node has granted the claim, with these tokens.
     pub(crate) fn grant(&mut self, node: usize, tokens: TokenRange) {
-        self.shares[node] = Some(Share { first: tokens.first(), last: tokens.last() });
+        self.shares[node] = Some(Share { tokens, asked: None });
     }
 
-    /// A node has confirmed this token, which is above its own.
+    /// A node has confirmed this token. That says nothing about a higher token in a later question.
     pub(crate) fn confirm(&mut self, node: usize, token: FencingToken) {
-        if let Some(share) = &mut self.shares[node] {
-            share.last = token;
+        if let Some(Share { asked: Some((asked, confirmed)), .. }) = &mut self.shares[node]
+            && *asked == token
+        {
+            *confirmed = true;
         }
     }
 
@@ -49,35 +63,61 @@ impl Shares {
         self.shares[node] = None;
     }
 
-    /// The highest token that any node gave, and the nodes that have to confirm it. `None` if too few nodes have granted
-    /// the claim.
-    pub(crate) fn target(&self) -> Option<(FencingToken, NodeSet)> {
-        let granted = self.shares.iter().flatten();
-        let target = granted.clone().map(|share| share.last).max()?;
-        let is_met = self.quorum.is_met_by(granted.count());
-        is_met.then(|| (target, self.nodes(|share| share.last < target)))
+    /// The highest token that any node gave.
+    pub(crate) fn highest(&self) -> Option<FencingToken> {
+        self.shares.iter().flatten().map(|share| share.tokens.last()).max()
     }
 
-    /// The tokens up to a token that a majority knows, and the nodes that know it. `None` if too few nodes know it. The
-    /// range goes down as far as none of these nodes has given its tokens to another claim.
-    pub(crate) fn agreed(&self, last: FencingToken) -> Option<(TokenRange, NodeSet)> {
-        let agreed = self.nodes(|share| share.last == last);
-        if !self.quorum.is_met_by(agreed.len()) {
-            return None;
+    /// The next step. `open` votes may still come.
+    pub(crate) fn step(&mut self, open: usize) -> Step {
+        let needed = self.quorum.needed();
+        let granted = self.shares.iter().flatten().count();
+        if granted < needed {
+            return if granted + open < needed { Step::Impossible } else { Step::Wait };
         }
+        let below = |target| self.nodes(|share| share.tokens.last() <= target).len();
+        let reachable = |target| below(target) + open >= needed;
+        let target = match self.target.filter(|&target| reachable(target)).or(self.highest()) {
+            Some(target) => *self.target.insert(target),
+            None => return Step::Impossible,
+        };
+        let agreed = self.nodes(|share| share.knows(target));
+        if agreed.len() >= needed {
+            return Step::Agreed(self.range(agreed, target), agreed);
+        }
+        let is_behind = |share: &Share| {
+            share.tokens.last() < target && share.asked.is_none_or(|(asked, _)| asked != target)
+        };
+        let behind = self.nodes(is_behind);
+        for node in behind.iter() {
+            if let Some(share) = &mut self.shares[node] {
+                share.asked = Some((target, false));
+            }
+        }
+        if behind.is_empty() { Step::Wait } else { Step::Confirm(target, behind) }
+    }
+
+    /// The tokens up to the token that all these nodes know. The range goes down as far as none of these nodes has
+    /// given its tokens to another claim.
+    fn range(&self, agreed: NodeSet, last: FencingToken) -> TokenRange {
         let shares = agreed.iter().filter_map(|node| self.shares[node]);
-        let first = shares.map(|share| share.first).max().unwrap_or(last);
+        let first = shares.map(|share| share.tokens.first()).max().unwrap_or(last);
         let wanted = u64::from(self.wanted.get());
         let first = first.get().max(last.get().saturating_sub(wanted - 1));
         let more = u32::try_from(last.get() - first).unwrap_or(0);
-        let count = NonZeroU32::MIN.saturating_add(more);
-        Some((TokenRange::new(FencingToken::new(first), count), agreed))
+        TokenRange::new(FencingToken::new(first), NonZeroU32::MIN.saturating_add(more))
     }
 
     fn nodes(&self, is_in: impl Fn(&Share) -> bool) -> NodeSet {
         let shares = self.shares.iter().enumerate();
         let shares = shares.filter(|(_, share)| share.as_ref().is_some_and(&is_in));
         shares.map(|(node, _)| node).collect()
+    }
+}
+
+impl Share {
+    fn knows(&self, token: FencingToken) -> bool {
+        self.tokens.last() == token || self.asked == Some((token, true))
     }
 }
 
@@ -96,65 +136,70 @@ mod tests {
         nodes.iter().copied().collect()
     }
 
-    fn wanting(nodes: usize, wanted: u32) -> Shares {
-        Shares::new(Quorum::of(nodes), NonZeroU32::new(wanted).unwrap())
+    fn wanting(nodes: usize, wanted: u32) -> Agreement {
+        Agreement::new(Quorum::of(nodes), NonZeroU32::new(wanted).unwrap())
     }
 
     #[test]
     fn nodes_in_step_need_no_second_round() {
-        let mut shares = wanting(3, 10);
-        shares.grant(2, range(95, 100));
-        assert_eq!(shares.target(), None);
-        shares.grant(0, range(91, 100));
-        let token = FencingToken::new(100);
-        assert_eq!(shares.target(), Some((token, NodeSet::default())));
-        assert_eq!(shares.agreed(token), Some((range(95, 100), set(&[0, 2]))));
+        let mut agreement = wanting(3, 10);
+        agreement.grant(2, range(95, 100));
+        assert_eq!(agreement.step(2), Step::Wait);
+        agreement.grant(0, range(91, 100));
+        assert_eq!(agreement.step(1), Step::Agreed(range(95, 100), set(&[0, 2])));
     }
 
     #[test]
     fn who_is_behind_confirms_the_highest() {
-        let mut shares = wanting(5, 1);
+        let mut agreement = wanting(5, 1);
         for (node, last) in [(0, 7), (1, 9), (4, 7)] {
-            shares.grant(node, range(last, last));
+            agreement.grant(node, range(last, last));
         }
         let token = FencingToken::new(9);
-        assert_eq!(shares.target(), Some((token, set(&[0, 4]))));
-        shares.confirm(0, token);
-        shares.refuse(4);
-        assert_eq!((shares.agreed(token), shares.target()), (None, None));
-        // A later vote counts at once if its token is the agreed one. A node with a lower token is asked to confirm.
-        shares.grant(3, range(8, 8));
-        assert_eq!(shares.target(), Some((token, set(&[3]))));
-        shares.confirm(3, token);
-        assert_eq!(shares.agreed(token), Some((range(9, 9), set(&[0, 1, 3]))));
+        assert_eq!(agreement.step(2), Step::Confirm(token, set(&[0, 4])));
+        assert_eq!(agreement.step(2), Step::Wait);
+        agreement.confirm(0, token);
+        agreement.refuse(4);
+        // A later vote counts at once if its token is the agreed one. A node with a lower token is
+        // asked to confirm.
+        agreement.grant(3, range(8, 8));
+        assert_eq!(agreement.step(1), Step::Confirm(token, set(&[3])));
+        agreement.confirm(3, token);
+        assert_eq!(agreement.step(1), Step::Agreed(range(9, 9), set(&[0, 1, 3])));
     }
 
     #[test]
     fn a_token_that_cannot_be_agreed_on_is_given_up_for_a_higher() {
-        let mut shares = wanting(3, 1);
-        shares.grant(0, range(7, 7));
-        shares.grant(1, range(8, 8));
-        assert_eq!(shares.target(), Some((FencingToken::new(8), set(&[0]))));
-        shares.refuse(0);
-        shares.grant(2, range(9, 9));
-        assert_eq!(shares.target(), Some((FencingToken::new(9), set(&[1]))));
-        shares.refuse(1);
-        assert_eq!(shares.target(), None);
+        let mut agreement = wanting(3, 1);
+        agreement.grant(0, range(7, 7));
+        agreement.grant(1, range(8, 8));
+        assert_eq!(agreement.step(1), Step::Confirm(FencingToken::new(8), set(&[0])));
+        agreement.grant(2, range(9, 9));
+        agreement.refuse(0);
+        assert_eq!(agreement.step(0), Step::Confirm(FencingToken::new(9), set(&[1])));
+        agreement.refuse(1);
+        assert_eq!(agreement.step(0), Step::Impossible);
+        assert_eq!(agreement.highest(), Some(FencingToken::new(9)));
     }
 
     #[test]
     fn what_was_confirmed_of_a_lower_token_says_nothing_of_a_higher() {
-        let mut shares = wanting(3, 1);
-        shares.grant(0, range(7, 7));
-        shares.grant(1, range(8, 8));
-        let [lower, higher] = [8, 11].map(FencingToken::new);
-        shares.confirm(0, lower);
-        shares.refuse(1);
-        shares.grant(2, range(11, 11));
-        assert_eq!(shares.target(), Some((higher, set(&[0]))));
-        assert_eq!(shares.agreed(higher), None);
-        shares.confirm(0, higher);
-        assert_eq!(shares.agreed(higher), Some((range(11, 11), set(&[0, 2]))));
+        let mut agreement = wanting(5, 1);
+        for (node, last) in [(0, 8), (1, 7), (2, 9)] {
+            agreement.grant(node, range(last, last));
+        }
+        let [lower, higher] = [9, 11].map(FencingToken::new);
+        assert_eq!(agreement.step(2), Step::Confirm(lower, set(&[0, 1])));
+        agreement.refuse(1);
+        agreement.grant(3, range(10, 10));
+        agreement.grant(4, range(11, 11));
+        assert_eq!(agreement.step(0), Step::Confirm(higher, set(&[0, 2, 3])));
+        // The answer to the first question.
+        agreement.confirm(0, lower);
+        agreement.confirm(2, higher);
+        assert_eq!(agreement.step(0), Step::Wait);
+        agreement.confirm(0, higher);
+        assert_eq!(agreement.step(0), Step::Agreed(range(11, 11), set(&[0, 2, 4])));
     }
 
     /// The counter of one node, and the tokens that it last gave to the claim.
@@ -179,25 +224,31 @@ mod tests {
             wanted in 1..20u32,
         ) {
             let quorum = Quorum::of(votes.len());
-            let mut shares = wanting(votes.len(), wanted);
-            let (mut counters, mut agreed) = (vec![0; votes.len()], None);
+            let mut agreement = wanting(votes.len(), wanted);
+            let mut counters = vec![0; votes.len()];
+            let (mut asked, mut agreed) = (Vec::new(), None);
             for (node, vote) in votes.iter().enumerate() {
+                let open = votes.len() - node - 1;
                 if vote.votes {
                     // A node that is ahead of the floor gives its own next number.
                     let last = 100 + vote.behind;
-                    shares.grant(node, range(last - vote.behind.min(3), last));
+                    agreement.grant(node, range(last - vote.behind.min(3), last));
                     counters[node] = last;
                 }
-                let Some((token, behind)) = shares.target() else { continue };
-                for node in behind.iter() {
+                loop {
+                    match agreement.step(open) {
+                        Step::Confirm(token, nodes) => asked.extend(nodes.iter().map(|n| (n, token))),
+                        Step::Agreed(tokens, nodes) => agreed = agreed.or(Some((tokens, nodes))),
+                        Step::Wait | Step::Impossible => {}
+                    }
+                    let Some((node, token)) = asked.pop() else { break };
                     if votes[node].confirms && counters[node] <= token.get() {
                         counters[node] = token.get();
-                        shares.confirm(node, token);
+                        agreement.confirm(node, token);
                     } else {
-                        shares.refuse(node);
+                        agreement.refuse(node);
                     }
                 }
-                agreed = shares.agreed(token);
                 if agreed.is_some() {
                     break;
                 }

@@ -90,6 +90,27 @@ async fn a_node_that_falls_silent_after_its_vote_delays_no_request_for_long() {
     assert_eq!(cluster.leases(), 0);
 }
 
+/// It has voted, and the other nodes of the majority need it: the rest is gone.
+#[tokio::test(start_paused = true)]
+async fn a_slow_confirmation_counts_while_other_nodes_are_missing() {
+    let (cluster, quorum) = of_five().await;
+    let asked = first(&quorum).await;
+    for missing in (0..5).filter(|node| !asked.contains(node)) {
+        node(&quorum, missing).faults().cut();
+    }
+    pass(&quorum).await;
+    ahead_of_clock(&cluster.stores[asked[0]]).await;
+    let slow = node(&quorum, asked[1]).faults().on(Verb::Confirm).hold_requests();
+    let held = claim("a");
+    let request = Acquire::new(held.clone(), TTL);
+    let (outcome, ()) = tokio::join!(quorum.try_acquire(&request), async {
+        sleep(20 * TRIP).await;
+        slow.open();
+    });
+    assert!(matches!(outcome, Ok(AcquireOutcome::Granted(_))), "{outcome:?}");
+    quorum.release(&held).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_held_for_longer_than_a_moment_gets_the_votes_of_all() {
     let (cluster, quorum) = of_five().await;
