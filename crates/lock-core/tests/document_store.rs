@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use lock_core::conformance::{Harness, Hook};
 use lock_core::document::{DocumentBackend, DocumentStore, Row};
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, CellBackend, Claim, Clock, ErrorKind, InspectBackend, Key,
-    Mode, OwnerToken, PermitBackend, Released, Renew, Renewal, Result, Ttl,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, Clock, Convert, ConvertBackend,
+    ErrorKind, Hint, InspectBackend, Key, Mode, OwnerToken, PermitBackend, Released, Renew,
+    Renewal, Result, Ttl,
 };
 
 /// Rows whose versions are the rows themselves.
@@ -75,6 +76,149 @@ mod real_time {
         super::Table::default(),
         capabilities: [shared, convert, joint, permits, cell, inspect]
     );
+}
+
+/// A lease of the claim, which the row says to end after this time.
+async fn held(table: &Table, claim: &Claim, ttl: Duration) -> Result<()> {
+    let request = Acquire::new(claim.clone(), Ttl::new(ttl)?);
+    let granted = table.client().await?.try_acquire(&request).await?;
+    assert!(matches!(granted, AcquireOutcome::Granted(_)), "{granted:?}");
+    Ok(())
+}
+
+/// No claim has a place in a queue, so each change that makes room is news for the watchers.
+#[tokio::test(start_paused = true)]
+async fn whatever_makes_room_wakes_the_watchers() -> Result<()> {
+    let (table, long) = (Table::default(), Duration::from_secs(20));
+    let client = table.client().await?;
+    let two = Mode::Permits { take: 2, of: 3 };
+    let one = Mode::Permits { take: 1, of: 3 };
+    for (before, after) in [
+        ([two, one], Some(one)),
+        ([one, one], None),
+        ([Mode::Upgradable, Mode::Shared], Some(Mode::Shared)),
+        ([Mode::Upgradable, Mode::Shared], None),
+    ] {
+        let (ours, theirs) = (claim()?.in_mode(before[0]), claim()?.in_mode(before[1]));
+        held(&table, &ours, long).await?;
+        held(&table, &theirs, long).await?;
+        let mut watch = client.watch(&ours.key).await?;
+        match after {
+            Some(mode) => {
+                let convert = Convert::new(ours.clone(), mode, Ttl::new(long)?);
+                assert!(matches!(client.convert(&convert).await?, AcquireOutcome::Granted(_)));
+            }
+            None => assert_eq!(client.release(&ours).await?, Released::Freed { told: 0 }),
+        }
+        let heard = tokio::time::timeout(Duration::from_secs(1), watch.next()).await;
+        assert_eq!(heard, Ok(Some(Hint::Released)), "{before:?} to {after:?}");
+        client.force_release(&ours.key).await?;
+    }
+    Ok(())
+}
+
+/// The swap of a renewal is under way for longer than the lease lives.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_comes_after_the_end_of_its_lease_brings_nothing_back() -> Result<()> {
+    let table = Table::default();
+    let claim = claim()?;
+    held(&table, &claim, Duration::from_secs(1)).await?;
+    let slow = DocumentBackend::new(Slow(table.clone(), Duration::from_secs(2)));
+    let renewal = slow.renew(&Renew::new(claim.clone(), Ttl::DEFAULT)).await;
+    assert!(matches!(renewal, Renewal::Lost), "{renewal:?}");
+    assert_eq!(table.client().await?.inspect(&claim.key).await?.holding, 0);
+    Ok(())
+}
+
+/// A request that is repeated within one tick of a coarse clock changes nothing but the version.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_refuses_what_was_sent_before() -> Result<()> {
+    let table = Table::default();
+    let claim = claim()?;
+    held(&table, &claim, Duration::from_secs(10)).await?;
+    let seen = table.read(&claim.key).await?;
+    held(&table, &claim, Duration::from_secs(10)).await?;
+    assert!(!table.swap(&claim.key, &seen.version, b"late".to_vec()).await?);
+    let seen = table.read(&claim.key).await?;
+    let renewal = table
+        .client()
+        .await?
+        .renew(&Renew::new(claim.clone(), Ttl::new(Duration::from_secs(10))?))
+        .await;
+    assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
+    assert!(!table.swap(&claim.key, &seen.version, b"late".to_vec()).await?);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_swaps_ends_the_request() -> Result<()> {
+    let stuck = DocumentBackend::new(Stuck);
+    let refused = stuck.try_acquire(&Acquire::new(claim()?, Ttl::DEFAULT)).await;
+    let error = refused.expect_err("it never swaps");
+    assert!(error.kind() == ErrorKind::NotReady && error.is_retryable(), "{error:?}");
+    Ok(())
+}
+
+/// The number of permits is forgotten an hour after the last change of the row.
+#[tokio::test(start_paused = true)]
+async fn an_unused_semaphore_is_forgotten() -> Result<()> {
+    let table = Table::default();
+    let client = table.client().await?;
+    let key = Key::new("key")?;
+    assert_eq!(client.permits(&key, 3).await?.limit, 3);
+    tokio::time::advance(Duration::from_secs(59 * 60)).await;
+    assert_eq!(
+        client.permits(&key, 5).await.map_err(|it| it.kind()),
+        Err(ErrorKind::InvalidConfig)
+    );
+    tokio::time::advance(Duration::from_secs(2 * 60)).await;
+    assert_eq!(client.permits(&key, 5).await?.limit, 5);
+    Ok(())
+}
+
+/// Each swap takes a time.
+struct Slow(Table, Duration);
+
+#[async_trait]
+impl DocumentStore for Slow {
+    type Version = Option<Vec<u8>>;
+
+    async fn read(&self, key: &Key) -> Result<Row<Self::Version>> {
+        self.0.read(key).await
+    }
+
+    async fn swap(&self, key: &Key, seen: &Self::Version, row: Vec<u8>) -> Result<bool> {
+        tokio::time::sleep(self.1).await;
+        self.0.swap(key, seen, row).await
+    }
+
+    async fn rest(&self) {
+        self.0.rest().await;
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::tokio()
+    }
+}
+
+/// A store that never writes.
+struct Stuck;
+
+#[async_trait]
+impl DocumentStore for Stuck {
+    type Version = ();
+
+    async fn read(&self, _: &Key) -> Result<Row<()>> {
+        Ok(Row { bytes: None, version: (), time: Clock::tokio().now() })
+    }
+
+    async fn swap(&self, _: &Key, (): &(), _: Vec<u8>) -> Result<bool> {
+        Ok(false)
+    }
+
+    async fn rest(&self) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 mod many_threads {

@@ -50,6 +50,11 @@ impl Semaphore {
         self.last_used = self.last_used.max(until);
     }
 
+    /// Sets when the semaphore was last in use, as the store remembers it.
+    pub(crate) fn was_used(&mut self, at: Instant) {
+        self.last_used = at;
+    }
+
     /// Whether the store can forget the semaphore without a loss.
     pub(crate) fn is_spent(&self, now: Instant) -> bool {
         self.is_unchanged() && self.last_used + MEMORY <= now

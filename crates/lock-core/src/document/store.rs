@@ -2,14 +2,23 @@
 
 use async_trait::async_trait;
 
-use crate::{Clock, Instant, Key, Result};
+use crate::{Clock, Instant, Key, Limits, Result};
 
-/// A store that keeps a row for each key and can replace a row if no other client has changed it: a table of a database, a bucket
-/// with conditional writes, a folder. [`DocumentBackend`](super::DocumentBackend) makes a backend of it.
+/// A store that keeps a row for each key, and replaces a row if no other client has changed it: a table of a database, a
+/// folder, a bucket with conditional writes beside a clock. [`DocumentBackend`](super::DocumentBackend) makes a backend
+/// of it.
 ///
-/// The store never looks into a row. It keeps every row, because a row counts the tokens of its key. It MAY delete a row
-/// that has not changed for longer than [`Ttl::MAX`](crate::Ttl::MAX) and a few seconds, if the values beside locks and
-/// the changes of semaphores on this key are not needed any more.
+/// A key has up to [`Key::MAX_LEN`] arbitrary bytes. The store compares keys byte by byte. So text that ignores case, and
+/// the plain name of a file, are no such keys. A row holds a value of up to [`Cell::MAX_LEN`](crate::Cell::MAX_LEN)
+/// bytes, some 64 bytes for each lease, and a few more. So the `BLOB` of MySQL is too short.
+///
+/// The store never looks into a row. It SHOULD keep every row, because a row counts the tokens of its key. It MAY delete
+/// a row if all of this holds:
+///
+/// - The row has not changed for a day and a minute: no lease is longer than [`Ttl::MAX`](crate::Ttl::MAX).
+/// - No app needs the value and the changed semaphore that may be in the row.
+/// - The wall clocks of all clients agree within that time, because they give the first token of a new row.
+/// - The delete compares the version, as a swap does, and no later row of the key has an earlier version.
 ///
 /// # Examples
 ///
@@ -18,7 +27,7 @@ use crate::{Clock, Instant, Key, Result};
 pub trait DocumentStore: Send + Sync + 'static {
     /// What tells two rows of a key apart: a number of the store, an entity tag, or the row itself.
     ///
-    /// No two rows that [`DocumentBackend`](super::DocumentBackend) writes under one key are equal.
+    /// No two rows in succession that [`DocumentBackend`](super::DocumentBackend) writes under one key are equal.
     type Version: Send + Sync;
 
     /// Reads the row of a key.
@@ -38,17 +47,21 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// Writes a row, if the row of the key still has the version `seen`, as one step of the store. Returns whether it
     /// was written.
     ///
+    /// `false` MUST mean that this call has not written the row and never will. So a client of the store MUST NOT repeat
+    /// the write by itself: the second attempt would find the row of the first.
+    ///
     /// # Errors
     ///
-    /// Any error of the store or of the connection to it, after a bounded time. After a
-    /// [retryable](crate::Error::is_retryable) error the row may or may not have been written.
+    /// Any error of the store or of the connection to it, after a bounded time. An error after which the row may be
+    /// written MUST be [retryable](crate::Error::is_retryable).
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves open whether the row is written.
     async fn swap(&self, key: &Key, seen: &Self::Version, row: Vec<u8>) -> Result<bool>;
 
-    /// Waits between two looks of a watch, for `tokio::time::sleep(interval)` say.
+    /// Waits between two looks of a watch, for `tokio::time::sleep(interval)` say. A request rests, too, while other
+    /// clients are faster.
     ///
     /// A short interval costs the store requests. A long interval delays every hand-over by half of it on average.
     ///
@@ -60,6 +73,11 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// The clock on which the *client* dates its leases: see [`Backend::clock`](crate::Backend::clock).
     fn clock(&self) -> Clock {
         Clock::boot()
+    }
+
+    /// See [`Backend::limits`](crate::Backend::limits).
+    fn limits(&self) -> Limits {
+        Limits::default()
     }
 }
 
@@ -73,10 +91,15 @@ pub struct Row<V> {
     pub bytes: Option<Vec<u8>>,
     /// The version of the row, or of its absence.
     pub version: V,
-    /// The time of the *store* when it read the row, since any moment that all its clients share.
+    /// The time of the *store*, since any moment that all its clients share. Leases begin and end on this clock.
     ///
-    /// All clients MUST get the time from one clock: that of the database, or that of the machine if all clients are
-    /// processes of one machine. It MUST be taken after the read began. Leases begin and end on this clock, so the
-    /// rate of the clock MUST be within [`Ttl::drift`](crate::Ttl::drift).
+    /// It MUST be taken after the read began, and all clients MUST get it from one clock. A database returns its time
+    /// with the row: in PostgreSQL that is `clock_timestamp()`, and not `now()`, which is the begin of the transaction.
+    /// Processes of one machine may take the boot clock, if the rows do not outlive a restart of the machine. The boot
+    /// clocks of two machines are no such clock.
+    ///
+    /// The clock may jump forward, be coarse, or differ between the servers of the store by less than the
+    /// [drift](crate::Ttl::drift) of the shortest lease in all. Otherwise a lease ends under its holder. A jump backward
+    /// makes leases last longer.
     pub time: Instant,
 }

@@ -72,8 +72,10 @@ async fn readers_share_a_lock_and_a_writer_waits_for_them() {
     let (released, writer) = tokio::join!(RwLockReadGuard::release(reader), upgradable.upgrade());
     released.unwrap();
     assert!(ours.try_read().await.is_err());
-    let _reader = writer.unwrap().downgrade();
-    drop(ours.read().await.unwrap());
+    let since = Instant::now();
+    let (_reader, other) = tokio::join!(async { writer.unwrap().downgrade() }, ours.read());
+    drop(other.unwrap());
+    assert!(since.elapsed() < Duration::from_secs(1), "a look finds the downgrade");
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,8 +84,10 @@ async fn permits_are_counted_over_all_clients() {
     let two = ours.acquire_many(2).await.unwrap();
     assert!(theirs.try_acquire_many(2).await.is_err());
     let _one = theirs.acquire().await.unwrap();
+    let since = Instant::now();
     let (released, _two) = tokio::join!(two.release(), theirs.acquire_many(2));
     released.unwrap();
+    assert!(since.elapsed() < Duration::from_secs(1), "a look finds the permits");
     assert_eq!(ours.available_permits().await.unwrap(), 0);
 }
 
