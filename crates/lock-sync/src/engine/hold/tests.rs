@@ -238,13 +238,15 @@ async fn a_pass_without_contention_locks_the_entry_three_times() {
         let locks = Locks::new(store);
         let entry = entry_of(&locks);
         let count = || entry.locked.load(Ordering::Relaxed);
-        for pass in 0..100 {
+        let mut locked = Vec::new();
+        for _ in 0..100 {
             let before = count();
             enter(&entry, Mode::Exclusive).await.release().await.unwrap();
-            let locked = count() - before;
-            // The first pass starts the timer.
-            assert!(locked <= 3 || pass == 0, "{locked} times in pass {pass}, after {delay:?}");
+            locked.push(count() - before);
         }
+        // The first pass starts the timer. The driver, whose time goes on, locks the entry in a pass or two.
+        locked.sort_unstable();
+        assert!(locked[90] <= 3, "{locked:?}, after {delay:?}");
         assert!(!entry.is_held() && !entry.is_cached());
         assert!(entry.lock().machine.is_idle(), "the last release is noted");
     }

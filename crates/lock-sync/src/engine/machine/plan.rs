@@ -248,8 +248,9 @@ impl<W> Machine<W> {
         let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
         if let Some(change) = &leased.change {
             let held_up = match change.strengthens() {
-                // The process gives its other leases back first.
-                true => upgrades && self.is_in_motion(),
+                // The process gives its other leases back first. A try that holders here block is refused unasked.
+                true if upgrades => self.is_in_motion() || tries && !self.may_be_exclusive(seat),
+                true => false,
                 false => leased.renewal.sent,
             };
             if !(change.request.sent || held_up) {
@@ -290,10 +291,11 @@ impl<W> Machine<W> {
         if exclusive && alone && leased.tokens.left() > 0 {
             plan.do_now(Step::GrantUpgrade);
         } else if asks && !leased.renewal.sent && !self.is_in_motion() {
-            // The upgrade needs a token. If none is left, the lease becomes weaker for a moment and the store upgrades
-            // it: that grant always brings a token.
+            // The upgrade needs a token. A renewal may bring one. If it brings none, the lease becomes weaker for a
+            // moment and the store upgrades it: that grant always brings a token.
+            let renews = exclusive && self.policy.renew && !leased.tokens.asked;
             let to = if exclusive { leased.holds.need(Mode::Exclusive) } else { Mode::Exclusive };
-            plan.do_now(Step::Convert(to));
+            plan.do_now(if renews { Step::Renew } else { Step::Convert(to) });
         }
     }
 

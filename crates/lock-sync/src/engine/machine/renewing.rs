@@ -77,7 +77,7 @@ impl<W> Machine<W> {
                 leased.renewal.by(sent + ttl / 3, true);
                 leased.turn.answer(*contention, now);
                 tokens.iter().for_each(|tokens| leased.tokens.add(*tokens));
-                leased.tokens.wanted &= !leased.tokens.asked;
+                leased.tokens.wanted &= !leased.tokens.asked && leased.tokens.left() == 0;
             }
             // The outcome is unknown: the deadline stays, and the process asks again while there is time.
             _ => leased.renewal.by(leased.retry_at(now), false),
