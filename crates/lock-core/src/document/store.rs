@@ -75,7 +75,8 @@ pub trait DocumentStore: Send + Sync + 'static {
         Clock::boot()
     }
 
-    /// See [`Backend::limits`](crate::Backend::limits).
+    /// The shortest lease of this store, the steps of its lease times, and how late it may be. The
+    /// [example](crate::Limits#examples) of limits shows some.
     fn limits(&self) -> Limits {
         Limits::default()
     }
