@@ -355,7 +355,7 @@ impl<N: QuorumNode> Builder<N> {
         if (count == 1 || count.is_multiple_of(2)) && !self.any_number {
             let spare = Quorum::of(count).spare();
             return Err(invalid(format!(
-                "a quorum of {count} survives the loss of {spare} nodes: use an odd number of at least three nodes, or \
+                "a quorum of {count} nodes survives the loss of {spare}: use an odd number of at least three nodes, or \
                  say Builder::allow_any_number"
             )));
         }

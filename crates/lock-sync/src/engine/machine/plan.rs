@@ -249,8 +249,7 @@ impl<W> Machine<W> {
         if let Some(change) = &leased.change {
             let held_up = match change.strengthens() {
                 // The process gives its other leases back first. A try that holders here block is refused unasked.
-                true if upgrades => self.is_in_motion() || tries && !self.may_be_exclusive(seat),
-                true => false,
+                true => upgrades && (self.is_in_motion() || tries && !self.may_be_exclusive(seat)),
                 false => leased.renewal.sent,
             };
             if !(change.request.sent || held_up) {

@@ -68,6 +68,8 @@ impl<W> Machine<W> {
             || leased.claim != *claim
             || leased.writing.as_ref().is_some_and(|write| write.ends);
         match renewal {
+            // A guard that has reported the loss must not become valid again.
+            _ if !leased.lease.is_valid(now) => self.lose(seat, LossReason::Expired),
             Renewal::Lost if ambiguous => {
                 leased.renewal.by(now + SOON.max(ttl / 30), false);
             }

@@ -148,3 +148,24 @@ fn a_deletion_heard_before_the_lease_is_taken_back_counts() {
     let next = world.machine.next.unwrap().at;
     assert!(next.saturating_duration_since(world.now) < Duration::from_millis(10));
 }
+
+/// A write without an answer keeps the token of its holder, so the next write needs another token.
+#[test]
+fn a_token_that_is_wanted_again_during_a_renewal_is_not_asked_for_without_end() {
+    let mut world = plain();
+    world.lock();
+    let hold = world.holding.as_ref().unwrap().hold;
+    let write = |world: &mut World| {
+        world.begin();
+        let write = world.machine.begin_write(hold, false, world.manner);
+        world.carry_out();
+        write.is_some()
+    };
+    while write(&mut world) {}
+    assert_eq!(world.renewals.len(), 1, "it asks for tokens");
+    assert!(!write(&mut world), "while the renewal is under way");
+    world.event(Event::AnswerRenewal(Answer::Truth));
+    assert!(world.renewals.is_empty(), "the process has tokens now");
+    assert!(write(&mut world));
+    world.come_to_rest();
+}
