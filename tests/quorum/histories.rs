@@ -156,10 +156,11 @@ fn while_each_process_sees_another_majority() {
 fn while_requests_arrive_and_answers_do_not() {
     let stage = Stage::set(3);
     let [first, second, _] = stage.crew.members() else { panic!("there are three") };
-    // It takes votes of which it never hears, until it is told to be quiet.
+    // It takes votes of which it never hears. Most turns come within 3 s, and one in ten after 7 to 11 s: see what is
+    // open in `PROOF.md`.
     first.silence([0, 1], Direction::ToClient);
     second.silence([2], Direction::ToServer);
-    stage.crew.go_on(&[1, 2], RECOVERY + SLACK);
+    stage.crew.go_on(&[1, 2], RECOVERY + 4 * SLACK);
     stage.crew.members().iter().for_each(|member| member.heal());
     stage.crew.goes_on(RECOVERY);
     stage.crew.rest();
