@@ -156,7 +156,7 @@ fn while_each_process_sees_another_majority() {
 fn while_requests_arrive_and_answers_do_not() {
     let stage = Stage::set(3);
     let [first, second, _] = stage.crew.members() else { panic!("there are three") };
-    // It takes votes of which it never hears. Most turns come within 3 s, and one in ten after 7 to 11 s: see what is
+    // It takes votes of which it never hears. In one run of ten no process gets the lock for many seconds: see what is
     // open in `PROOF.md`.
     first.silence([0, 1], Direction::ToClient);
     second.silence([2], Direction::ToServer);
