@@ -1,8 +1,10 @@
 //! A backend over a store that can only read and swap rows keeps every law that applies to it.
 #![cfg(feature = "conformance")]
 
+mod table;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,42 +16,11 @@ use lock_core::{
     Renewal, Result, Ttl,
 };
 
-/// Rows whose versions are the rows themselves.
-#[derive(Clone, Default)]
-struct Table(Arc<Mutex<HashMap<Key, Vec<u8>>>>);
+use table::Table;
 
 impl Table {
     fn rows(&self) -> HashMap<Key, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-#[async_trait]
-impl DocumentStore for Table {
-    type Version = Option<Vec<u8>>;
-
-    async fn read(&self, key: &Key) -> Result<Row<Self::Version>> {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
-        tokio::task::yield_now().await;
-        Ok(Row { version: bytes.clone(), bytes, time: self.clock().now() })
-    }
-
-    async fn swap(&self, key: &Key, seen: &Self::Version, row: Vec<u8>) -> Result<bool> {
-        tokio::task::yield_now().await;
-        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_as_seen = rows.get(key) == seen.as_ref();
-        if is_as_seen {
-            rows.insert(key.clone(), row);
-        }
-        Ok(is_as_seen)
-    }
-
-    async fn rest(&self) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-
-    fn clock(&self) -> Clock {
-        Clock::tokio()
     }
 }
 

@@ -1,47 +1,16 @@
 //! The primitives over a store that can only read and swap rows, through two clients.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use lock_core::document::{DocumentBackend, DocumentStore, Row};
-use lock_core::{Clock, Key, Result};
+use lock_core::document::DocumentBackend;
 use lock_sync::{Locks, MutexGuard, RwLockReadGuard};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-#[derive(Clone, Default)]
-struct Table(Arc<Mutex<HashMap<Key, Vec<u8>>>>);
+#[path = "../../../lock-core/tests/table/mod.rs"]
+mod table;
 
-#[async_trait]
-impl DocumentStore for Table {
-    type Version = Option<Vec<u8>>;
-
-    async fn read(&self, key: &Key) -> Result<Row<Self::Version>> {
-        let bytes = self.0.lock().unwrap().get(key).cloned();
-        tokio::task::yield_now().await;
-        Ok(Row { version: bytes.clone(), bytes, time: self.clock().now() })
-    }
-
-    async fn swap(&self, key: &Key, seen: &Self::Version, row: Vec<u8>) -> Result<bool> {
-        tokio::task::yield_now().await;
-        let mut rows = self.0.lock().unwrap();
-        let is_as_seen = rows.get(key) == seen.as_ref();
-        if is_as_seen {
-            rows.insert(key.clone(), row);
-        }
-        Ok(is_as_seen)
-    }
-
-    async fn rest(&self) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-
-    fn clock(&self) -> Clock {
-        Clock::tokio()
-    }
-}
+use table::Table;
 
 fn two_clients() -> [Locks<DocumentBackend<Table>>; 2] {
     let table = Table::default();
