@@ -9,13 +9,13 @@ use tokio::sync::oneshot;
 
 use crate::actor::Owed;
 use crate::agenda::Duty;
-use crate::asked::Asked;
 use crate::background::{pause, within};
 use crate::ballot::Ballot;
 use crate::claims::{Asker, Begun};
 use crate::first;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
+use crate::release::give_up;
 use crate::round::{Order, Outcome, Round};
 use crate::rounds::Rounds;
 
@@ -48,7 +48,7 @@ pub(crate) async fn acquire<N: QuorumNode>(
                 let asking = Asking::new(core, request, asker);
                 // The ballots of an ended lease are in the way of new ballots.
                 let nodes = lapsed.iter().map(|ballot| ballot.node).collect();
-                give_up(core, request, lapsed, nodes).await;
+                give_up(core, &request.claim, request.ttl, (lapsed, nodes)).await;
                 give_way(core, &request.claim.key).await;
                 return asking.run().await;
             }
@@ -214,7 +214,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             let dead = dead(&self.asker, Some(&round), now);
             let refusal = time.is_none().then(|| self.refusal(outcome, &round));
             drop(round);
-            give_up(core, &self.request, dead, granted).await;
+            give_up(core, claim, self.request.ttl, (dead, granted)).await;
             if refusal.is_some() {
                 return refusal;
             }
@@ -243,24 +243,6 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         };
         AcquireOutcome::Busy { retry_after }
     }
-}
-
-/// Releases ballots. Returns when each node with a vote has answered or has had time to answer: these votes are in the
-/// way of other claims.
-async fn give_up<N: QuorumNode>(
-    core: &Arc<Core<N>>,
-    request: &Acquire,
-    dead: Vec<Ballot>,
-    granted: NodeSet,
-) {
-    let mut asked = Asked::new(core, core.settings.limit(request.ttl));
-    for ballot in dead {
-        let owed = Owed::new(core, &request.claim, ballot, Duty::Release);
-        if granted.contains(ballot.node) {
-            asked.ask(ballot.node, owed.release());
-        }
-    }
-    asked.all().await;
 }
 
 /// Gives up the ballots, if the caller has dropped the request.

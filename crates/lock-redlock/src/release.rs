@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use lock_core::{Claim, Error, QuorumNode, Released};
+use lock_core::{Claim, Error, QuorumNode, Released, Ttl};
 
 use crate::actor::Owed;
 use crate::agenda::Duty;
 use crate::asked::Asked;
+use crate::ballot::Ballot;
 use crate::counts::Releases;
 use crate::inner::Core;
+use crate::quorum::NodeSet;
 
 /// Releases the ballots of a claim. Returns when a quorum has no ballot of the claim and is free for other claims. The
 /// other releases go on in the background, which repeats them at unreachable nodes.
@@ -41,4 +43,25 @@ pub(crate) async fn release<N: QuorumNode>(
     };
     asked.finish();
     answer
+}
+
+/// Releases ballots that were given up. Returns when each of the `granted` nodes has answered or has had time to answer:
+/// these votes are in the way of other claims.
+///
+/// A node may also have a vote of which this process has not heard. So the function sends each release before it
+/// returns. The background cannot do that as surely: it may have to open a connection first, for example to a node whose
+/// answers are lost.
+pub(crate) async fn give_up<N: QuorumNode>(
+    core: &Arc<Core<N>>,
+    claim: &Claim,
+    ttl: Ttl,
+    (dead, granted): (Vec<Ballot>, NodeSet),
+) {
+    let mut asked = Asked::new(core, core.settings.limit(ttl));
+    for ballot in dead {
+        asked.ask(ballot.node, Owed::new(core, claim, ballot, Duty::Release).release());
+    }
+    while granted.iter().any(|node| asked.open().contains(node)) && asked.next().await.is_some() {}
+    while asked.next_until(core.clock.now()).await.is_some() {}
+    asked.finish();
 }

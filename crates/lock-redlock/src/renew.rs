@@ -8,14 +8,13 @@ use lock_core::{
     Claim, Contention, Error, ErrorKind, Instant, QuorumNode, Renew, Renewal, TokenRange,
 };
 
-use crate::actor::Owed;
-use crate::agenda::Duty;
 use crate::asked::{Asked, Reply};
 use crate::ballot::Ballot;
 use crate::claims::View;
 use crate::counts::Renewals;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
+use crate::release::give_up;
 use crate::tokens::{Agreement, Step};
 
 /// Renews a claim, if a majority still has it. Then asks nodes that lack the claim to vote for it again, also if too
@@ -31,7 +30,7 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     }
     let seen = core.claims.view(claim);
     if seen.is_over(core.clock.now()) {
-        return over(core, claim, &seen);
+        return over(core, request, &seen).await;
     }
     let mut poll = Poll::new(core, request.tokens, seen);
     let mut asked = poll.ask(request);
@@ -46,22 +45,22 @@ pub(crate) async fn renew<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew) -
     if let Some(until) = poll.renewals.until() {
         // If the lease ended before this answer, another client may have held the lock meanwhile.
         if !core.claims.extend(claim, &poll.seen, until, core.clock.now()) {
-            return over(core, claim, &poll.seen);
+            return over(core, request, &poll.seen).await;
         }
         return poll.renewed(asked, claim, until.0).await;
     }
     if poll.renewals.is_lost() {
-        return over(core, claim, &poll.seen);
+        return over(core, request, &poll.seen).await;
     }
     Renewal::Unknown(asked.failure("renewed it", poll.renewals.deadlines.len()))
 }
 
 /// The lease is over. Releases its last ballots, which are in the way of other claims.
-fn over<N: QuorumNode>(core: &Arc<Core<N>>, claim: &Claim, seen: &View) -> Renewal {
-    let Some(left) = core.claims.lose(claim, seen, core.clock.now()) else {
+async fn over<N: QuorumNode>(core: &Arc<Core<N>>, request: &Renew, seen: &View) -> Renewal {
+    let Some(left) = core.claims.lose(&request.claim, seen, core.clock.now()) else {
         return Renewal::Unknown(Error::new(ErrorKind::NotReady, "it is being granted anew"));
     };
-    left.into_iter().for_each(|ballot| drop(Owed::new(core, claim, ballot, Duty::Release)));
+    give_up(core, &request.claim, request.ttl, (left, NodeSet::default())).await;
     Renewal::Lost
 }
 

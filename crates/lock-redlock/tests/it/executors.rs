@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Backend, ErrorKind, Ttl};
+use lock_core::{Acquire, Backend, ErrorKind, Renew, Renewal, Ttl};
 use lock_redlock::Redlock;
 use tokio::runtime::Builder;
 
-use crate::support::{claim, granted, node, of_three};
+use crate::support::{Cluster, claim, granted, node, of_three};
 
 const TTL: Ttl = Ttl::DEFAULT;
 
@@ -65,6 +65,31 @@ fn what_is_left_to_do_survives_the_runtime_that_asked() {
         wait(|| node(&quorum, 2).stats().releases >= 2);
         wait(|| nodes.iter().all(|node| node.live_leases() == 0));
     }
+}
+
+/// The votes arrive, and their answers do not. The background has no turn before the assertions: it might have to open a
+/// connection first, and could not.
+#[tokio::test(start_paused = true)]
+async fn votes_without_an_answer_are_given_back_on_the_connection_of_the_votes() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let silent = |verb| [0, 1].map(|index| node(&quorum, index).faults().on(verb).hold_replies());
+    let gates = silent(Verb::Vote);
+    let error = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap_err();
+    assert_eq!((error.kind(), cluster.leases()), (ErrorKind::Timeout, 0), "{error}");
+    gates.iter().for_each(|gate| gate.open());
+
+    // So are the votes of a lease that ends because the answers to its renewals are lost.
+    let held = claim("a");
+    let grant = granted(&quorum, &held, TTL).await;
+    let _gates = silent(Verb::Renew);
+    let renew = Renew::new(held, TTL);
+    while quorum.clock().now() < grant.valid_until {
+        let renewal = quorum.renew(&renew).await;
+        assert!(matches!(renewal, Renewal::Unknown(_)), "{renewal:?}");
+    }
+    assert!(matches!(quorum.renew(&renew).await, Renewal::Lost));
+    assert_eq!(cluster.leases(), 0);
 }
 
 /// Waits until something is so that happens on another thread.
