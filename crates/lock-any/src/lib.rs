@@ -155,18 +155,20 @@ pub async fn connect_from_env() -> Result<Locks, Error> {
 /// - In a PostgreSQL database, it [creates the schema](lock_postgres::PostgresBackend::init) of the locks, or brings
 ///   the schema to the version of this crate.
 /// - For a quorum, it [declares](lock_redlock::Redlock::init) that no client holds a lock. Then the nodes vote at once.
-///   Call this function once, when the servers are set up.
+///   Call this function once, when the servers are set up. Do not call the function for a quorum that is in use: two
+///   clients may then hold one lock.
 /// - For every other store, it checks the URL and sends nothing.
 ///
 /// # Errors
 ///
 /// Those of [`connect`], of [`Redlock::init`](lock_redlock::Redlock::init) and of
-/// [`PostgresBackend::init`](lock_postgres::PostgresBackend::init). An app may repeat the call.
+/// [`PostgresBackend::init`](lock_postgres::PostgresBackend::init). It is safe to repeat the call for a database. For a
+/// quorum, it is safe to repeat the call while no client holds a lock.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped, some nodes may have the declaration and others not, and the schema may be there or not.
-/// Repeat the call.
+/// Repeat the call, for a quorum while no client holds a lock.
 ///
 /// # Examples
 ///

@@ -25,14 +25,14 @@
 //!
 //! While a client reaches a majority of the nodes, it can take locks and keep them:
 //!
-//! | nodes | a majority | may fail at once |
+//! | nodes | a majority | may fail together |
 //! | --- | --- | --- |
 //! | 3 | 2 | 1 |
 //! | 5 | 3 | 2 |
 //! | 7 | 4 | 3 |
 //!
-//! An even number costs a node and gains nothing, and one node is no quorum. The builder refuses both unless
-//! [told otherwise](Builder::allow_any_number). Nodes that share a machine, a disk or a replication group fail at once.
+//! An even number costs a node and gains nothing, and one node is no quorum. The builder refuses both unless [told
+//! otherwise](Builder::allow_any_number). Nodes that share a machine, a disk or a replication group fail together.
 //!
 //! # Example
 //!
@@ -73,7 +73,8 @@
 //! a node is missing, the next node takes its place. About once a second the quorum asks all nodes, to find out whether
 //! the missing node is back. So a lock takes as long as the slowest node of a majority, even if the other nodes are
 //! slow, stopped or dead. The exception is the first request to a node after the node has stopped. The quorum needs a
-//! second round only if several clients asked for a free lock at one moment and split the votes.
+//! second round only if several clients asked for a free lock at one moment and split the votes, or if the nodes cannot
+//! agree on the tokens.
 //!
 //! A lease that is held for longer than 50 ms gets the votes of the other nodes in the background. So it outlives the
 //! loss of any minority. A value beside the lock is written on all nodes, so a write in the first 50 ms asks the other

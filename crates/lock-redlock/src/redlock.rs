@@ -36,10 +36,10 @@ use crate::{acquire, capabilities, release, renew, replace, status, watching};
 /// # Cancel safety
 ///
 /// As [`Backend`] says. There is one request for a claim at a time. A repeated request waits for the outcome of the
-/// first request. If the first request is dropped or fails, the repeated request asks for itself. A dropped request
-/// releases its votes, unless the claim already has its lease. In the background, the quorum releases a vote that
-/// arrives after the decision, unless the claim is held. It repeats a release that a node has missed until the lease is
-/// over.
+/// first request. The repeated request asks the nodes itself if the first request is dropped, fails, takes too long, or
+/// is granted for another ttl or another number of tokens. A dropped request releases its votes, unless the claim
+/// already has its lease. In the background, the quorum releases a vote that arrives after the decision, unless the
+/// claim is held. The quorum repeats a release that a node has missed until the longest lease would be over.
 ///
 /// # Examples
 ///
@@ -121,7 +121,7 @@ impl<N: QuorumNode> Redlock<N> {
     /// # Errors
     ///
     /// The call has to reach every node. The error names each failed node, and is as retryable as the errors of these
-    /// nodes. The call has vouched for the other nodes. It is safe to repeat the call.
+    /// nodes. The call has vouched for the other nodes. While no client holds a lock, it is safe to repeat the call.
     ///
     /// # Cancel safety
     ///
@@ -142,11 +142,11 @@ impl<N: QuorumNode> Redlock<N> {
     /// # Why it is safe
     ///
     /// Each node records the membership of its quorum, and ballots and renewals count only at nodes of their quorum.
-    /// First, enough of the remaining nodes leave the former membership that the others are no majority. From then on,
-    /// clients with the former nodes get no new lease, and half a second later they renew no lease. Only then does the
-    /// new node begin its quarantine, which lasts longer than the longest lease. So all these leases are over when the
-    /// quarantine ends. Until then, clients with the new nodes need a majority without the new node. Each such majority
-    /// has a node that still has the former lease.
+    /// First, so many of the remaining nodes leave the former membership that the nodes that keep it are no majority.
+    /// From then on, clients with the former nodes get no new lease, and half a second later they renew no lease. Only
+    /// then does the new node begin its quarantine, which lasts longer than the longest lease. So all these leases are
+    /// over when the quarantine ends. Until then, clients with the new nodes need a majority without the new node. Each
+    /// such majority has a node that still has the former lease.
     ///
     /// The argument assumes that the new node was empty, and that all clients use the quarantine. It also assumes that
     /// no node loses its data while clients with the former nodes are still there: such a node takes the membership of
@@ -197,7 +197,7 @@ impl<N: QuorumNode> Redlock<N> {
         replace::replace(&self.core, old, new).await
     }
 
-    /// Asks each node for its status now, and returns them in the order in which the builder got the nodes.
+    /// Asks each node for its status now. Returns the statuses in the order in which the builder got the nodes.
     ///
     /// # Cancel safety
     ///
@@ -256,7 +256,8 @@ impl<N: QuorumNode> Backend for Redlock<N> {
         self.core.clock
     }
 
-    /// As [`shortest_ttl`](Self::shortest_ttl), each limit is the longest one within the majority with the shortest.
+    /// Each limit is the longest limit within the majority with the shortest limits, as in
+    /// [`shortest_ttl`](Self::shortest_ttl).
     fn limits(&self) -> Limits {
         let usual = Limits::default().with_min_ttl(self.shortest_ttl());
         let (step, lag) = (|it: &N| it.limits().step, |it: &N| it.limits().lag);

@@ -84,7 +84,7 @@ pub(super) struct Program {
     /// The action when the lease is lost
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     pub(super) on_lost: OnLost,
-    /// The time between TERM and KILL; by default 5s, or a quarter of a shorter lease
+    /// The time between TERM and KILL; by default 5s, or a quarter of the lease if the lease is shorter than 20s
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) grace: Option<Duration>,
     /// The program and its arguments

@@ -18,6 +18,9 @@ pub(crate) enum View {
     /// Remove the value and the number of permits of a free lock
     Destroy(DestroyArgs),
     /// Set up a new store: the schema in a database, the votes of a quorum
+    ///
+    /// To repeat the command for a database is harmless. Do not use the command for a quorum of which a client holds a
+    /// lock: two clients may then hold one lock.
     Init(InitArgs),
     /// Examine the store, and report its problems for locks
     Doctor(DoctorArgs),

@@ -90,7 +90,8 @@ pub(crate) async fn destroy(locks: &Locks, key: &Key, yes: bool) -> Result<Ended
 /// Sets up a new store.
 pub(crate) async fn init(url: &str, shown: &str, yes: bool) -> Result<Ended, Error> {
     let question = format!(
-        "Set up {shown} as a new store? Do not, if it is a quorum of which a client holds a lock."
+        "Set up {shown} as a new store? Do not, if it is a quorum of which a client holds a lock: two \
+         clients may then hold one lock."
     );
     match ask(&question, yes) {
         Answer::Yes => {}

@@ -1,7 +1,7 @@
 //! Stores that keep one document for each key, and change it by compare-and-swap.
 //!
 //! [`DocumentBackend`] makes a backend of any such [`DocumentStore`]. A [`Document`] is the state of one key, with the
-//! decision about each request. A store that can do more than swap a row decides by it: see its
+//! decision about each request. A store that can do more than swap a row decides by a [`Document`] itself: see the
 //! [example](Document#examples).
 
 #![cfg_attr(

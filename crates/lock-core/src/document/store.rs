@@ -60,8 +60,8 @@ pub trait DocumentStore: Send + Sync + 'static {
     /// Dropping the future leaves open whether the row is written.
     async fn swap(&self, key: &Key, seen: &Self::Version, row: Vec<u8>) -> Result<bool>;
 
-    /// Waits between two looks of a watch, for `tokio::time::sleep(interval)` say. A request rests, too, while other
-    /// clients are faster.
+    /// Waits between two looks of a watch, for example by `tokio::time::sleep(interval)`. A request rests, too, while
+    /// other clients are faster.
     ///
     /// A short interval costs the store requests. A long interval delays every hand-over by half of it on average.
     ///
