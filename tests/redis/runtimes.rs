@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::{AcquireOutcome, Backend, Claim, ErrorKind, Hint, Key, OwnerToken};
+use lock_core::{AcquireOutcome, Backend, Claim, ErrorKind, Hint, Key, OwnerToken, Released};
 use lock_redis::{Protocol, RedisBackend};
+use lock_tests::{Proxy, RedisServer, SOON, eventually_async};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{Server, Waiter, attempt, claim, granted, soon};
@@ -66,6 +67,46 @@ fn outside_a_runtime_the_connections_of_others_are_left_alone() {
     // No thread drives that runtime now: a request on its connection would never be answered.
     let error = futures::executor::block_on(attempt(&backend, &claim("a"))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+}
+
+/// A server may have no room for another client.
+#[test]
+fn a_runtime_that_cannot_connect_borrows_the_connection_of_another() {
+    let runs = Builder::new_multi_thread().enable_all().build().unwrap();
+    let server = RedisServer::start();
+    let proxy = Proxy::before(&server);
+    let backend = RedisBackend::open(proxy.url()).unwrap();
+    let held = claim("a");
+    runs.block_on(granted(&backend, &held));
+    proxy.refuse();
+    runtime().block_on(async {
+        for _ in 0..3 {
+            assert_ne!(backend.release(&held).await.unwrap(), Released::NotHeld);
+            granted(&backend, &held).await;
+        }
+        assert_eq!(proxy.open(), 1);
+    });
+}
+
+/// The connection of a runtime that no thread drives is of no use.
+#[test]
+fn a_request_on_a_borrowed_connection_ends_in_time() {
+    let (server, stands_still) = (RedisServer::start(), runtime());
+    let proxy = Proxy::before(&server);
+    let limit = Duration::from_millis(500);
+    let backend = RedisBackend::builder(proxy.url()).command_timeout(limit).build().unwrap();
+    let held = claim("a");
+    stands_still.block_on(granted(&backend, &held));
+    proxy.refuse();
+    runtime().block_on(async {
+        let error = soon(backend.release(&held)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        proxy.pass();
+        eventually_async("a connection is opened", SOON, async || {
+            backend.release(&held).await.is_ok()
+        })
+        .await;
+    });
 }
 
 #[test]

@@ -44,9 +44,7 @@ impl<N: QuorumNode> Owed<N> {
     /// Releases the ballot. If the future is dropped or fails, the release stays due.
     pub(crate) async fn release(self) -> Result<Released, Error> {
         let (core, ballot) = (Arc::clone(&self.core), self.ballot);
-        let node = &core.nodes[ballot.node];
-        node.check_answers()?;
-        let answer = node.backend.release(&ballot.claim(&self.claim)).await;
+        let answer = core.nodes[ballot.node].backend.release(&ballot.claim(&self.claim)).await;
         if is_final(&answer) {
             core.released(&self.claim, ballot);
             self.answered();

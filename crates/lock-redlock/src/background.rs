@@ -148,14 +148,21 @@ pub(crate) async fn pause(background: &Background, clock: Clock, time: Duration)
     .await;
 }
 
-/// Waits for some work, for this time at most. Its timer is that of [`pause`]. `None` if the time is over first.
+/// Waits for some work, for this time at most. The work and the timer run on a thread without a runtime, too. `None` if
+/// the time is over first.
 pub(crate) async fn within<F: Future>(
     background: &Background,
     clock: Clock,
     time: Duration,
     work: F,
 ) -> Option<F::Output> {
-    match select(pin!(work), pin!(pause(background, clock, time))).await {
+    let (work, paused) = (pin!(work), pin!(pause(background, clock, time)));
+    let mut first = select(work, paused);
+    let first = poll_fn(|context| {
+        let _entered = background.enter();
+        first.poll_unpin(context)
+    });
+    match first.await {
         Either::Left((output, _)) => Some(output),
         Either::Right(_) => None,
     }

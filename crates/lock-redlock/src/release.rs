@@ -63,5 +63,9 @@ pub(crate) async fn give_up<N: QuorumNode>(
     }
     while granted.iter().any(|node| asked.open().contains(node)) && asked.next().await.is_some() {}
     while asked.next_until(core.clock.now()).await.is_some() {}
+    if !asked.open().is_empty() {
+        // A connection with requests under way leaves it to a task of this runtime to send another request.
+        tokio::task::yield_now().await;
+    }
     asked.finish();
 }

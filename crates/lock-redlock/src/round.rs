@@ -173,7 +173,7 @@ impl<N: QuorumNode> Round<N> {
     /// The nodes whose only vote is still to come, probably soon. It is given back when it comes.
     pub(crate) fn open(&self) -> NodeSet {
         // A node with a vote may still have to confirm a token. That does not release its vote.
-        self.asked.awaited().without(self.granted()).without(self.again)
+        self.asked.awaited().without(self.granted()).without(self.again).without(self.away)
     }
 
     /// After what time a quorum may be free.

@@ -38,9 +38,9 @@ pub(crate) struct Live {
     pulse: Arc<Pulse>,
     mover: Arc<Mover>,
     end: Arc<End>,
-    strikes: Mutex<Strikes>,
-    /// Whether there are any strikes: a check without a lock.
-    struck: AtomicBool,
+    silence: Mutex<Silence>,
+    /// Whether callers have waited in vain since the last answer: a check without a lock.
+    is_silent: AtomicBool,
     born: Instant,
     driver: AbortHandle,
     /// `None` without observers.
@@ -71,7 +71,7 @@ impl Live {
         let ended = Arc::clone(&end);
         tokio::spawn(Arc::clone(&pulse).run(async move { ended.reached().await }));
         let endpoint = Arc::clone(endpoint);
-        let (strikes, struck, born) = (Mutex::default(), AtomicBool::new(false), CLOCK.now());
+        let (silence, is_silent, born) = (Mutex::default(), AtomicBool::new(false), CLOCK.now());
         Ok(Self {
             connection,
             numbers,
@@ -85,8 +85,8 @@ impl Live {
             pulse,
             mover,
             end,
-            strikes,
-            struck,
+            silence,
+            is_silent,
             born,
             driver,
             told,
@@ -169,14 +169,14 @@ impl Live {
         &self,
         request: Pin<&mut impl Future<Output = Result<Reply, Failure>>>,
     ) -> Result<Answer, Failure> {
-        let sent = CLOCK.now();
+        let (sent, waiting) = (CLOCK.now(), self.wait());
         match self.pulse.within(CLOCK, sent, pin!(self.mover.carry(request))).await {
             Ok(Ok(reply)) => {
-                self.answered();
+                waiting.ends();
                 Ok(Answer { sent, reply })
             }
             Ok(Err(failure)) => {
-                self.answered();
+                waiting.ends();
                 self.suffer(&failure);
                 Err(failure)
             }
@@ -202,9 +202,10 @@ impl Live {
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
+        let waiting = self.wait();
         match self.pulse.within(CLOCK, CLOCK.now(), pin!(request)).await {
             Ok(outcome) => {
-                self.answered();
+                waiting.ends();
                 outcome
             }
             Err(why) => Err(self.unanswered(why)),
@@ -259,52 +260,81 @@ impl Live {
         self.driver.abort();
     }
 
-    fn answered(&self) {
-        if self.struck.load(Ordering::Relaxed) {
-            self.struck.store(false, Ordering::Relaxed);
-            *self.strikes() = Strikes::default();
-        }
+    /// A caller begins to wait for an answer.
+    fn wait(&self) -> Waiting<'_> {
+        Waiting { live: self, since: CLOCK.now(), is_over: false }
     }
 
-    /// Counts an unanswered request. Returns how many unanswered requests there are in a row.
-    fn strike(&self) -> u32 {
+    /// Counts the time for which a caller has waited in vain. After a few time limits, the connection is given up.
+    ///
+    /// A peer that vanished without closing the connection looks like a slow one, and a new connection shows the
+    /// difference.
+    fn waited_since(&self, since: Instant) {
         let now = CLOCK.now();
-        self.struck.store(true, Ordering::Relaxed);
-        let mut strikes = self.strikes();
-        let apart = |last| now.saturating_duration_since(last) >= self.limit;
-        if strikes.last.is_none_or(apart) {
-            strikes.count += 1;
-            strikes.last = Some(now);
+        self.is_silent.store(true, Ordering::Relaxed);
+        let mut silence = self.silence();
+        // Callers that wait at one time wait in one silence.
+        let alone = since.max(silence.until);
+        silence.lasted += now.saturating_duration_since(alone);
+        silence.until = now;
+        if silence.lasted >= self.limit * STRIKES && !self.is_closed() {
+            drop(silence);
+            tracing::warn!(server = %self.endpoint, "gave up a connection that does not answer");
+            self.give_up();
         }
-        strikes.count
     }
 
-    fn strikes(&self) -> MutexGuard<'_, Strikes> {
-        self.strikes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A peer that vanished without closing the connection looks like a slow one. After a few requests in a
-    /// row without an answer the connection is given up, and a new one shows the difference. Requests that
-    /// overlap count as one: they waited in one silence.
     fn unanswered(&self, why: Unanswered) -> Error {
         let address = &self.endpoint.address;
         if why == Unanswered::Ended {
             let message = format!("the connection to {address} has ended");
             return Error::new(ErrorKind::Unreachable, message);
         }
-        if self.strike() >= STRIKES && !self.is_closed() {
-            tracing::warn!(server = %self.endpoint, "gave up a connection that does not answer");
-            self.give_up();
-        }
         Error::new(ErrorKind::Timeout, format!("{address} did not answer within {:?}", self.limit))
     }
 }
 
-/// The number of requests in a row without an answer, and when the last of them was given up.
-#[derive(Debug, Default)]
-struct Strikes {
-    count: u32,
-    last: Option<Instant>,
+/// For how long callers have waited since the last answer, and until when this was counted.
+#[derive(Debug)]
+struct Silence {
+    lasted: Duration,
+    until: Instant,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self { lasted: Duration::ZERO, until: Instant::from_nanos(0) }
+    }
+}
+
+/// A caller that waits for an answer. The wait is in vain unless it [ends](Self::ends) with an answer: a caller may also
+/// give up waiting before the time limit of the connection.
+struct Waiting<'a> {
+    live: &'a Live,
+    since: Instant,
+    is_over: bool,
+}
+
+impl Waiting<'_> {
+    fn ends(mut self) {
+        self.is_over = true;
+        if self.live.is_silent.load(Ordering::Relaxed) {
+            self.live.is_silent.store(false, Ordering::Relaxed);
+            *self.live.silence() = Silence::default();
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.live.waited_since(self.since);
+        }
+    }
 }
 
 impl fmt::Debug for Live {
@@ -379,6 +409,7 @@ impl Drop for Ending {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use futures::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
 
@@ -405,16 +436,20 @@ mod tests {
         (TcpStream::connect(addr).await.unwrap(), Arc::new(endpoint))
     }
 
+    /// A connection to such a server.
+    async fn live(said: &'static [u8], limit: Duration) -> Live {
+        let (stream, endpoint) = server(said).await;
+        let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
+        let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
+        Live::start(connection, driver, &endpoint, limit, &Telling::default()).unwrap()
+    }
+
     #[tokio::test]
     async fn a_connection_whose_answers_go_astray_is_closed_at_once() {
         // The answer may belong to another request.
         for said in [&b":0\r\n"[..], b"*2\r\n:7\r\n:0\r\n", b"-WRONGTYPE odd\r\n", b"+OK\r\n"] {
-            let (stream, endpoint) = server(said).await;
-            let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
-            let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
             let limit = Duration::from_secs(20);
-            let live =
-                Live::start(connection, driver, &endpoint, limit, &Telling::default()).unwrap();
+            let live = live(said, limit).await;
             let outcome = live.run(Call::new(&crate::scripts::RENEW, 0, 0)).await;
             let astray = matches!(&outcome, Err(Failure::Astray(_)));
             assert!(astray && live.is_closed(), "{} {outcome:?}", said.escape_ascii());
@@ -426,13 +461,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_request_that_is_sent_while_its_connection_ends_fails() {
         for _ in 0..STRESS {
-            let (stream, endpoint) = server(b":0\r\n").await;
-            let opened = Connection::open(stream, &endpoint, Version::Resp2, |_| {}).await;
-            let (connection, driver) = opened.map_err(Failure::into_error).unwrap();
-            let limit = Duration::from_secs(3_600);
-            let live = Arc::new(
-                Live::start(connection, driver, &endpoint, limit, &Telling::default()).unwrap(),
-            );
+            let live = Arc::new(live(b":0\r\n", Duration::from_secs(3_600)).await);
             let sending = (0..4).map(|_| {
                 let live = Arc::clone(&live);
                 tokio::spawn(
@@ -445,5 +474,28 @@ mod tests {
                 tokio::time::timeout(Duration::from_secs(20), sent).await.unwrap().unwrap();
             }
         }
+    }
+
+    /// A renewal of a short lease does not wait for as long as the connection would.
+    #[tokio::test]
+    async fn a_connection_is_given_up_if_no_caller_waits_for_long_either() {
+        const LIMIT: Duration = Duration::from_millis(200);
+        let ping = Command::words(&["PING"]);
+        let mute = live(b"", LIMIT).await;
+        let begun = CLOCK.now();
+        while !mute.is_closed() {
+            let asked = tokio::time::timeout(LIMIT / 8, mute.call(&ping)).await;
+            assert!(!matches!(asked, Ok(Ok(_))), "the server is mute");
+            let lasts = CLOCK.now().saturating_duration_since(begun);
+            assert!(lasts < LIMIT * 100, "{lasts:?}");
+        }
+        assert!(CLOCK.now().saturating_duration_since(begun) >= LIMIT * STRIKES);
+
+        // An answer ends the silence.
+        let live = live(b"+PONG\r\n", LIMIT * 100).await;
+        let dropped = live.call(&ping).now_or_never();
+        assert!(dropped.is_none() && live.silence().until > begun);
+        live.call(&ping).await.map_err(Failure::into_error).unwrap();
+        assert_eq!(live.silence().lasted, Duration::ZERO);
     }
 }

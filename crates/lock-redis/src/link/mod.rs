@@ -98,14 +98,42 @@ impl Link {
     ///
     /// After a [`Failure::Error`] that is retryable the script may have run. It has not if the server sits out.
     pub(crate) async fn run(&self, call: Call) -> Result<Answer, Failure> {
-        let live = match self.live() {
-            Some(live) => live,
-            None => self.connected_for(call.script().verb()).await.map_err(Failure::Unsent)?,
-        };
+        match self.live() {
+            Some(live) => self.run_on(&live, call).await,
+            // In a box, because most calls find a connection.
+            None => Box::pin(self.run_anew(call)).await,
+        }
+    }
+
+    async fn run_on(&self, live: &Live, call: Call) -> Result<Answer, Failure> {
         match &self.settings().quarantine {
-            Some(quarantine) => self.run_with_data(quarantine, &live, call).await,
+            Some(quarantine) => self.run_with_data(quarantine, live, call).await,
             None => live.run(call).await,
         }
+    }
+
+    /// Calls a script on a new connection. If none can be opened, calls it on the connection of another runtime. For
+    /// example, the server may have no room for another client, or the network may lose the answers of the server.
+    async fn run_anew(&self, call: Call) -> Result<Answer, Failure> {
+        let Settings { telling, origin, command_timeout, .. } = self.settings();
+        let (since, is_hard) = (CLOCK.now(), self.lock().trouble.is_some());
+        // After a failure, the next attempt goes on without this call.
+        let wait = if is_hard && self.lent().is_some() { Duration::ZERO } else { *command_timeout };
+        let error = match self.connect(wait).await {
+            Ok(live) => return self.run_on(&live, call).await,
+            Err(error) => error,
+        };
+        let Some(lent) = self.lent() else {
+            telling.answered(origin, call.script().verb(), since, Some(&error));
+            return Err(Failure::Unsent(error));
+        };
+        // The timer of that connection stands still with its runtime.
+        let answered = time::timeout(*command_timeout, self.run_on(&lent, call)).await;
+        answered.unwrap_or_else(|_| {
+            let message =
+                "the connection of another runtime does not answer, and none can be opened";
+            Err(Error::with_source(ErrorKind::Timeout, message, error).into())
+        })
     }
 
     /// Calls a script, unless it asks for a lease of which the server may have forgotten the former one.
@@ -140,22 +168,11 @@ impl Link {
         }
     }
 
-    /// Opens the connection for a request. Observers hear of the request if there is no connection.
-    async fn connected_for(&self, verb: &'static str) -> Result<Arc<Live>, Error> {
-        let since = CLOCK.now();
-        let connected = self.connected().await;
-        if let Err(error) = &connected {
-            let Settings { telling, origin, .. } = self.settings();
-            telling.answered(origin, verb, since, Some(error));
-        }
-        connected
-    }
-
     /// The connection, which this opens if there is none.
     pub(crate) async fn connected(&self) -> Result<Arc<Live>, Error> {
         match self.live() {
             Some(live) => Ok(live),
-            None => Box::pin(self.connect()).await,
+            None => Box::pin(self.connect(self.settings().command_timeout)).await,
         }
     }
 
@@ -185,6 +202,14 @@ impl Link {
             .map(|(_, live)| Arc::clone(live))
     }
 
+    /// The open connection of another runtime, for a request on a runtime that cannot connect.
+    fn lent(&self) -> Option<Arc<Live>> {
+        Handle::try_current().ok()?;
+        let state = self.lock();
+        let open = state.lives.iter().find(|(_, live)| !live.is_closed());
+        open.map(|(_, live)| Arc::clone(live))
+    }
+
     /// Whether the last attempt to connect has failed within this time, and no connection is open. A failure that only
     /// a person can mend does not count.
     pub(crate) fn is_away(&self, within: Duration) -> bool {
@@ -196,8 +221,8 @@ impl Link {
             && state.lives.iter().all(|(_, live)| live.is_closed())
     }
 
-    /// Waits for the attempt that is under way, or starts one.
-    async fn connect(&self) -> Result<Arc<Live>, Error> {
+    /// Waits up to `limit` for the attempt that is under way, or starts one.
+    async fn connect(&self, limit: Duration) -> Result<Arc<Live>, Error> {
         // Each iteration after the first means that a runtime has gone.
         for _ in 0..3 {
             let mut attempt = match self.next()? {
@@ -205,7 +230,6 @@ impl Link {
                 Next::Await(attempt) => attempt,
                 Next::Fail(error) => return Err(error),
             };
-            let limit = self.settings().command_timeout;
             match time::timeout(limit, attempt.wait_for(Option::is_some)).await {
                 Ok(Ok(outcome)) => {
                     if let Some(outcome) = outcome.clone() {

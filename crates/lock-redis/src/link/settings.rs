@@ -13,7 +13,7 @@ use crate::options::Protocol;
 use crate::topology::Service;
 use crate::wire::{Endpoint, Push};
 
-/// A connection is replaced after this many unanswered requests in a row.
+/// A connection is replaced after callers have waited for so many time limits without an answer.
 pub(super) const STRIKES: u32 = 3;
 
 /// The way to the server, and its limits.

@@ -15,12 +15,15 @@ pub(crate) struct Asker {
     pub(super) claims: Arc<Claims>,
     pub(super) claim: Claim,
     pub(super) life: u64,
+    /// Whether the request has an outcome. The next request for the claim may be under way by now.
+    pub(super) is_over: bool,
 }
 
 impl Asker {
     /// The entry of the claim. `None` if the claim was released.
     fn entry<'a>(&self, state: &'a mut State) -> Option<&'a mut Entry> {
-        state.entries.get_mut(&self.claim).filter(|entry| entry.life == self.life)
+        let entry = state.entries.get_mut(&self.claim)?;
+        (!self.is_over && entry.life == self.life).then_some(entry)
     }
 
     /// The owner token of the ballots by which to ask the nodes: that of the standing ballots; or else the token of the
@@ -66,8 +69,9 @@ impl Asker {
     }
 
     /// The request is over. The requests that wait for it get its outcome. After an error, they ask for themselves.
-    pub(crate) fn end(&self, request: &Acquire, outcome: &Result<AcquireOutcome, Error>) {
+    pub(crate) fn end(&mut self, request: &Acquire, outcome: &Result<AcquireOutcome, Error>) {
         let joined = self.take_joined();
+        self.is_over = true;
         let Ok(attempt) = outcome else { return };
         for joined in joined {
             let _gone = joined.send(Ok((request.clone(), attempt.clone())));

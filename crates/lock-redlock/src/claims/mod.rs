@@ -111,7 +111,7 @@ impl Claims {
         entry.asking = Some(Vec::new());
         let (life, lapsed) = (entry.life, state.give_up(&request.claim, now));
         let (claims, claim) = (Arc::clone(self), request.claim.clone());
-        Begun::First(Asker { claims, claim, life }, lapsed)
+        Begun::First(Asker { claims, claim, life, is_over: false }, lapsed)
     }
 
     /// Ends a request that takes too long, as if its caller had dropped it. Returns the ballots to release.

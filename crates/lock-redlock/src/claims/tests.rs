@@ -82,7 +82,7 @@ fn a_late_vote_is_dead_unless_the_claim_is_asked_for_or_held() {
 #[test]
 fn a_repeated_request_gets_the_outcome_of_the_first() {
     let (claims, claim) = (claims(), claim());
-    let asker = begin(&claims, &claim, NOW);
+    let mut asker = begin(&claims, &claim, NOW);
     let mut outcomes = [(); 2].map(|()| joined(&claims, &claim));
     let busy = AcquireOutcome::Busy { retry_after: None };
     asker.end(&request(&claim), &Ok(busy.clone()));
@@ -97,7 +97,7 @@ fn a_repeated_request_gets_the_outcome_of_the_first() {
 fn a_repeated_request_asks_for_itself_if_the_first_fails_or_is_dropped() {
     let (claims, claim) = (claims(), claim());
     for is_dropped in [false, true] {
-        let asker = begin(&claims, &claim, NOW);
+        let mut asker = begin(&claims, &claim, NOW);
         let mut outcome = joined(&claims, &claim);
         match is_dropped {
             false => asker.end(&request(&claim), &Err(released())),
@@ -111,7 +111,7 @@ fn a_repeated_request_asks_for_itself_if_the_first_fails_or_is_dropped() {
 #[test]
 fn a_request_that_takes_too_long_is_as_if_it_were_dropped() {
     let (claims, claim) = (claims(), claim());
-    let slow = begin(&claims, &claim, NOW);
+    let mut slow = begin(&claims, &claim, NOW);
     let ballots = ask(&claims, &slow, &claim, NOW);
     assert_eq!(claims.overtake(&claim, NOW), ballots);
     let asker = begin(&claims, &claim, NOW);
@@ -137,13 +137,29 @@ impl std::task::Wake for Counts {
     }
 }
 
+/// The dead ballots of the first request keep the claim in its life.
+#[test]
+fn a_request_that_is_over_ends_no_later_request() {
+    let (claims, claim) = (claims(), claim());
+    let mut first = begin(&claims, &claim, NOW);
+    ask(&claims, &first, &claim, NOW);
+    assert_eq!(first.give_up(NOW).len(), NODES);
+    first.end(&request(&claim), &Ok(AcquireOutcome::Busy { retry_after: None }));
+    let next = begin(&claims, &claim, NOW);
+    let ballots = ask(&claims, &next, &claim, NOW);
+    assert_eq!(first.give_up(NOW), []);
+    drop(first);
+    assert!(ballots.iter().all(|ballot| stands(&claims, &claim, *ballot, NOW)));
+    joined(&claims, &claim);
+}
+
 /// An earlier design woke all waiters for each release.
 #[test]
 fn a_release_wakes_only_the_requests_that_wait_for_its_claim() {
     const MANY: usize = 1_000;
     let claims = claims();
     let many: Vec<_> = (0..MANY).map(|_| claim()).collect();
-    let askers: Vec<_> = many.iter().map(|claim| begin(&claims, claim, NOW)).collect();
+    let mut askers: Vec<_> = many.iter().map(|claim| begin(&claims, claim, NOW)).collect();
     let woken: Vec<_> = many.iter().map(|_| Arc::<Counts>::default()).collect();
     let mut waiting: Vec<_> = many.iter().map(|claim| joined(&claims, claim)).collect();
     for (waiting, woken) in waiting.iter_mut().zip(&woken) {

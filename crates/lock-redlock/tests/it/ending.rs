@@ -124,23 +124,18 @@ async fn one_denial_does_not_let_a_node_vote_that_has_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_tell_at_first_is_asked_again() {
     let cluster = Cluster::of(3).await;
-    let builder = cluster.builder();
-    let quorum = {
-        let quorum = builder.build().await.unwrap();
-        // Another client, whose first look is denied.
-        drop(quorum);
-        let stores: Vec<_> = cluster.stores.iter().map(MemoryBackend::client).collect();
-        stores[0].faults().on(Verb::Standing).fail_next(1, ErrorKind::Denied);
-        lock_redlock::Redlock::builder()
-            .nodes(stores)
-            .on_runtime(tokio::runtime::Handle::current())
-            .build()
-            .await
-            .unwrap()
-    };
+    let stores: Vec<_> = cluster.stores.iter().map(MemoryBackend::client).collect();
+    // Its first look is denied.
+    stores[0].faults().on(Verb::Standing).fail_next(1, ErrorKind::Denied);
+    let builder = lock_redlock::Redlock::builder().nodes(stores);
+    let quorum = builder.on_runtime(tokio::runtime::Handle::current()).build().await.unwrap();
     cluster.stores[0].restart();
     sleep(Duration::from_secs(6)).await;
-    granted(&quorum, &claim("a"), TTL).await;
+    // The request needs the vote of the node.
+    node(&quorum, 1).faults().cut();
+    let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await;
+    assert!(attempt.is_err(), "{attempt:?}");
+    node(&quorum, 1).faults().heal();
     granted(&quorum, &claim("b"), TTL).await;
     assert!(matches!(quorum.status().await[0].voting, Voting::KeptOut { .. }));
 }

@@ -4,12 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use futures::executor::block_on;
-use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{Acquire, Backend, ErrorKind, Renew, Renewal, Ttl};
+use futures::future::join_all;
+use lock_core::memory::{Gate, MemoryBackend, Verb};
+use lock_core::{Acquire, AcquireOutcome, Backend, ErrorKind, Renew, Renewal, Ttl};
 use lock_redlock::Redlock;
 use tokio::runtime::Builder;
 
-use crate::support::{Cluster, claim, granted, node, of_three};
+use crate::support::{Cluster, Quorum, claim, granted, node, of_three};
 
 const TTL: Ttl = Ttl::DEFAULT;
 
@@ -67,14 +68,19 @@ fn what_is_left_to_do_survives_the_runtime_that_asked() {
     }
 }
 
+/// Holds the answers of two of three nodes to these requests back.
+fn silence(quorum: &Quorum, verbs: &[Verb]) -> Vec<Gate> {
+    let of = |index| verbs.iter().map(move |verb| node(quorum, index).faults().on(*verb));
+    (0..2).flat_map(of).map(|faults| faults.hold_replies()).collect()
+}
+
 /// The votes arrive, and their answers do not. The background has no turn before the assertions: it might have to open a
 /// connection first, and could not.
 #[tokio::test(start_paused = true)]
 async fn votes_without_an_answer_are_given_back_on_the_connection_of_the_votes() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
-    let silent = |verb| [0, 1].map(|index| node(&quorum, index).faults().on(verb).hold_replies());
-    let gates = silent(Verb::Vote);
+    let gates = silence(&quorum, &[Verb::Vote]);
     let error = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap_err();
     assert_eq!((error.kind(), cluster.leases()), (ErrorKind::Timeout, 0), "{error}");
     gates.iter().for_each(|gate| gate.open());
@@ -82,7 +88,7 @@ async fn votes_without_an_answer_are_given_back_on_the_connection_of_the_votes()
     // So are the votes of a lease that ends because the answers to its renewals are lost.
     let held = claim("a");
     let grant = granted(&quorum, &held, TTL).await;
-    let _gates = silent(Verb::Renew);
+    let _gates = silence(&quorum, &[Verb::Renew]);
     let renew = Renew::new(held, TTL);
     while quorum.clock().now() < grant.valid_until {
         let renewal = quorum.renew(&renew).await;
@@ -90,6 +96,40 @@ async fn votes_without_an_answer_are_given_back_on_the_connection_of_the_votes()
     }
     assert!(matches!(quorum.renew(&renew).await, Renewal::Lost));
     assert_eq!(cluster.leases(), 0);
+}
+
+/// More votes than answers that a node may owe.
+#[tokio::test(start_paused = true)]
+async fn any_number_of_votes_without_an_answer_are_given_back() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let _gates = silence(&quorum, &[Verb::Vote, Verb::Release]);
+    let ask = |number: usize| {
+        let request = Acquire::new(claim(&number.to_string()), TTL);
+        let quorum = &quorum;
+        async move { quorum.try_acquire(&request).await.unwrap_err() }
+    };
+    let errors = join_all((0..300).map(ask)).await;
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::Timeout), "{:?}", errors[0]);
+    assert_eq!(cluster.leases(), 0);
+}
+
+/// The other two nodes decide. So no request waits for the vote of the silent node.
+#[tokio::test(start_paused = true)]
+async fn a_vote_of_a_node_that_is_known_to_be_silent_is_given_back_at_once() {
+    let cluster = Cluster::of(3).await;
+    let holder = cluster.join().await;
+    node(&holder, 0).faults().cut();
+    let quorum = cluster.join().await;
+    let _gate = node(&quorum, 0).faults().on(Verb::Vote).hold_replies();
+    for key in ["a", "b", "c"] {
+        granted(&holder, &claim(key), TTL).await;
+        let attempt = quorum.try_acquire(&Acquire::new(claim(key), TTL)).await;
+        assert!(matches!(attempt, Ok(AcquireOutcome::Busy { .. })), "{attempt:?}");
+        // The first request has found out that the node is silent.
+        assert!(cluster.stores[0].live_leases() <= 1, "{key}");
+    }
+    assert!(node(&quorum, 0).stats().votes > 1);
 }
 
 /// Waits until something is so that happens on another thread.
@@ -116,5 +156,5 @@ async fn nodes_may_be_of_different_types() {
     let quorum: Redlock = Redlock::builder().nodes(nodes).build().await.unwrap();
     quorum.init().await.unwrap();
     let attempt = quorum.try_acquire(&Acquire::new(claim("a"), TTL)).await.unwrap();
-    assert!(matches!(attempt, lock_core::AcquireOutcome::Granted(_)));
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)));
 }
