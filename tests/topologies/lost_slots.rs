@@ -8,7 +8,7 @@ use lock_core::{
 };
 use lock_redis::RedisBackend;
 use lock_sync::{Locks, Mutex};
-use lock_tests::{RedisCluster, SOON, eventually_async, soon};
+use lock_tests::{Proxy, RedisCluster, RedisServer, SOON, eventually_async, soon};
 use tokio::task::block_in_place;
 
 use crate::lost_data::{answer_about, get};
@@ -148,4 +148,28 @@ async fn a_lease_for_which_no_slot_would_sit_out_long_enough_is_refused() {
     let backend = RedisBackend::builder(url).data_quarantine(longest()).build().unwrap();
     let error = backend.try_acquire(&Acquire::new(claim("a"), long())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+}
+
+/// Such a server shows the map of the time when it lost its cluster. Here it lacks a slot, so its cluster is down, and
+/// the new owner of the other slots does not know it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_lost_its_cluster_does_not_confirm_its_own_map() {
+    let [lost, owner] = [16_383, 16_384].map(|slots| {
+        let server = RedisServer::builder().config("cluster-enabled", "yes").start();
+        let slots = (0..slots).map(|slot| slot.to_string());
+        let command: Vec<_> =
+            ["CLUSTER", "ADDSLOTS"].map(str::to_owned).into_iter().chain(slots).collect();
+        server.cli(&command);
+        server
+    });
+    let proxy = Proxy::before(&owner);
+    proxy.refuse();
+    let url = format!("redis+cluster://{},{}", lost.addr(), proxy.addr());
+    let backend = RedisBackend::open(url).unwrap();
+    let request = Acquire::new(claim("a"), long());
+    let error = backend.try_acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotReady, "{error}");
+    proxy.accept();
+    let is_granted = async || backend.try_acquire(&request).await.is_ok();
+    eventually_async("the new owner grants the lock", SOON, is_granted).await;
 }

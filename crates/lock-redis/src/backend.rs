@@ -177,7 +177,7 @@ impl RedisBackend {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidConfig`] if the option is off; otherwise any error of the server or of the connection to it.
-    /// Repeating the call is harmless.
+    /// While no client holds a lock, it is safe to repeat the call.
     ///
     /// # Cancel safety
     ///

@@ -117,8 +117,9 @@ impl Link {
     async fn run_anew(&self, call: Call) -> Result<Answer, Failure> {
         let Settings { telling, origin, command_timeout, .. } = self.settings();
         let (since, is_hard) = (CLOCK.now(), self.lock().trouble.is_some());
-        // After a failure, the next attempt goes on without this call.
-        let wait = if is_hard && self.lent().is_some() { Duration::ZERO } else { *command_timeout };
+        // After a failure, this call waits for the next attempt for a moment only.
+        let is_lent = is_hard && self.lent().is_some();
+        let wait = if is_lent { *command_timeout / 8 } else { *command_timeout };
         let error = match self.connect(wait).await {
             Ok(live) => return self.run_on(&live, call).await,
             Err(error) => error,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use lock_core::{Clock, Error, ErrorKind, Instant};
+use lock_core::{Backoff, Clock, Error, ErrorKind, Instant};
 use tokio::sync::watch;
 use tokio::time;
 
@@ -18,8 +18,9 @@ use crate::slot::SLOTS;
 use crate::wire::{Address, Command, Endpoint, Failure, Redirect, Reply};
 
 const CLOCK: Clock = Clock::boot();
-/// The shortest time between two questions for the map.
-const FRESH: Duration = Duration::from_millis(100);
+/// The time between two questions for the map. It grows as long as the answers bring no news: while a server is down,
+/// many clients ask the others, and a client may have to open a connection for that.
+const BETWEEN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 /// How many servers are asked for the map at once. The first answer counts.
 const AT_ONCE: usize = 3;
 
@@ -42,10 +43,13 @@ struct State {
     nodes: HashMap<Address, Arc<Node>>,
     /// When the servers were last asked for the map.
     asked: Option<Instant>,
+    between: Backoff,
     /// Why none of them answered.
     trouble: Option<Error>,
     /// Something has happened since that the map does not show.
     is_stale: bool,
+    /// A server of the map has said since that it cannot serve. Perhaps it has lost its cluster, and shows an old map.
+    is_doubted: bool,
     /// A server that knows more than others.
     informed: Option<Address>,
 }
@@ -54,6 +58,11 @@ impl State {
     fn is_owner(&self, site: &Site, slot: u16) -> bool {
         let node = self.map.owner(slot).and_then(|owner| self.nodes.get(owner));
         node.is_some_and(|node| site.is_at(node))
+    }
+
+    /// Whether this is the present map, which is doubted.
+    fn doubts(&self, map: &SlotMap) -> bool {
+        self.is_doubted && self.map.agrees(map)
     }
 }
 
@@ -64,8 +73,10 @@ impl Roster {
             map,
             nodes: HashMap::new(),
             asked: None,
+            between: BETWEEN,
             trouble: None,
             is_stale: true,
+            is_doubted: false,
             informed: None,
         };
         let state = Mutex::new(state);
@@ -127,7 +138,8 @@ impl Roster {
                     self.changes.send_modify(|changes| *changes += 1);
                 }
             }
-            Failure::Unsent(_) | Failure::Later(_) | Failure::Demoted(_) => state.is_stale = true,
+            Failure::Later(_) => (state.is_stale, state.is_doubted) = (true, true),
+            Failure::Unsent(_) | Failure::Demoted(_) => state.is_stale = true,
             Failure::Error(error) => {
                 let kind = error.kind();
                 state.is_stale |= matches!(kind, ErrorKind::Unreachable | ErrorKind::Timeout);
@@ -221,21 +233,29 @@ impl Roster {
         }
         let outcome = self.ask_all().await.map(|map| self.install(map));
         let mut state = self.lock();
+        match outcome {
+            Ok(is_news) if is_news => state.between.reset(),
+            _ => drop(state.between.fail()),
+        }
         (state.asked, state.trouble) = (Some(CLOCK.now()), outcome.clone().err());
-        outcome
+        outcome.map(drop)
     }
 
-    /// Asks a few servers at once, until one answers. If none answers, returns the first error that lasts.
+    /// Asks a few servers at once, until one answers. If the map is doubted, two servers have to confirm it, or all that
+    /// answer. If none answers, returns the first error that lasts.
     async fn ask_all(&self) -> Result<SlotMap, Error> {
         let (connected, others): (Vec<_>, Vec<_>) =
             self.candidates().into_iter().partition(|it| self.live(it).is_some());
-        let mut trouble: Option<Error> = None;
+        let (mut confirmed, mut trouble) = (None, None::<Error>);
         // No connection is opened while a server with one answers.
         for some in connected.chunks(AT_ONCE).chain(others.chunks(AT_ONCE)) {
             let mut asked: FuturesUnordered<_> =
                 some.iter().map(|endpoint| self.ask(endpoint)).collect();
             while let Some(answer) = asked.next().await {
                 match answer {
+                    Ok(map) if confirmed.is_none() && self.lock().doubts(&map) => {
+                        confirmed = Some(map);
+                    }
                     Ok(map) => return Ok(map),
                     Err(error) if trouble.as_ref().is_none_or(Error::is_retryable) => {
                         trouble = Some(error);
@@ -245,7 +265,7 @@ impl Roster {
             }
         }
         let nothing = || Error::new(ErrorKind::Unreachable, "the cluster has no servers");
-        Err(trouble.unwrap_or_else(nothing))
+        confirmed.ok_or_else(|| trouble.unwrap_or_else(nothing))
     }
 
     /// The servers that may know the map: first the one that knows most, then the others in any order.
@@ -290,7 +310,8 @@ impl Roster {
         })
     }
 
-    fn install(&self, map: SlotMap) {
+    /// Returns whether the map is news.
+    fn install(&self, map: SlotMap) -> bool {
         let is_news = {
             let mut state = self.lock();
             let is_news = !state.map.agrees(&map);
@@ -300,12 +321,13 @@ impl Roster {
             let primaries: Vec<_> = map.primaries().into_iter().cloned().collect();
             // The connections of a server that serves no slot any more end with the last request on them.
             state.nodes.retain(|address, _| primaries.contains(address));
-            (state.map, state.is_stale) = (map, false);
+            (state.map, state.is_stale, state.is_doubted) = (map, false, false);
             is_news
         };
         if is_news {
             self.changes.send_modify(|changes| *changes += 1);
         }
+        is_news
     }
 
     fn node(&self, address: &Address) -> Result<Arc<Node>, Error> {
@@ -323,7 +345,8 @@ impl Roster {
     fn is_due(&self, slot: u16) -> bool {
         let state = self.lock();
         let age = state.asked.map(|asked| CLOCK.now().saturating_duration_since(asked));
-        age.is_none_or(|age| age >= FRESH) && (state.is_stale || state.map.owner(slot).is_none())
+        age.is_none_or(|age| age >= state.between.pause())
+            && (state.is_stale || state.map.owner(slot).is_none())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -23,8 +23,8 @@ use entry::{Cast, Entry};
 /// The claims that this process holds, asks for, or gives up, and the ballots that stand for them at the nodes.
 ///
 /// A ballot stands from its first request until a node refuses it or the process gives it up. A ballot that was
-/// given up is dead: it never stands again, so its release may arrive at any time. The standing ballots of a claim have
-/// one owner token. They are given up together.
+/// given up is dead: it never stands again, so its release may arrive at any time. The ballots that stand for a claim have
+/// one owner token, and the process gives them up together.
 #[derive(Debug)]
 pub(crate) struct Claims {
     nodes: usize,
@@ -303,7 +303,7 @@ impl Claims {
         (held, ballots, unheard)
     }
 
-    /// Ends a life: gives up the standing ballots. If this process does not know the claim, gives up the first
+    /// Ends a life: gives up the ballots that stand. If this process does not know the claim, gives up the first
     /// ballots, which another process may have. Returns the lease and the ballots.
     fn end_life(
         &self,
@@ -344,7 +344,7 @@ impl Claims {
 }
 
 impl State {
-    /// Gives up the standing ballots, unless the claim is held, and returns them.
+    /// Gives up the ballots that stand, unless the claim is held, and returns them.
     fn give_up(&mut self, claim: &Claim, now: Instant) -> Vec<Ballot> {
         let Some(entry) = self.entries.get_mut(claim).filter(|it| it.valid(now).is_none()) else {
             return Vec::new();
