@@ -37,6 +37,20 @@ fn through(part: &Part) -> (EtcdBackend, Proxy) {
     (builder(url).prefix(&part.prefix).build().unwrap(), proxy)
 }
 
+/// A server of etcd hangs up on a client that asks whether it is there while no call is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_client_keeps_its_connection() {
+    const IDLE: Duration = Duration::from_secs(12);
+    let (store, proxy) = through(&Part::new());
+    let held = claim("a");
+    granted(&store, &held, long()).await;
+    store.release(&held).await.unwrap();
+    let before = proxy.connections();
+    tokio::time::sleep(IDLE).await;
+    granted(&store, &held, long()).await;
+    assert_eq!(proxy.connections(), before);
+}
+
 /// A way in which a client loses its server.
 type Cut = (&'static str, fn(&Proxy));
 

@@ -53,8 +53,9 @@ macro_rules! leased {
         ///
         /// # Cancel safety
         ///
-        /// Once the future was polled, the driver completes the release even if the future is
-        /// dropped.
+        /// Once the future was polled, the driver completes the release even if the future is dropped. Poll the future
+        /// to its end, or drop it: as long as a future waits that is not polled, this process does not get the lock
+        /// again.
         ///
         /// # If the lease is lost
         ///

@@ -148,7 +148,7 @@ impl Link {
         R: Future<Output = Result<T, Status>>,
     {
         if !self.telling.is_heard() {
-            return self.call_unheard(limit, call).await;
+            return self.call_unheard(path, limit, call).await;
         }
         let since = Clock::boot().now();
         let member = Mutex::new(None);
@@ -156,7 +156,7 @@ impl Link {
             *member.lock().unwrap_or_else(PoisonError::into_inner) = Some(wire.member().to_owned());
             call(wire)
         };
-        let outcome = self.call_unheard(limit, noting).await;
+        let outcome = self.call_unheard(path, limit, noting).await;
         let member = member.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A call that found no connection is one to the cluster.
         let server = member.unwrap_or_else(|| self.hosts().join(","));
@@ -171,6 +171,7 @@ impl Link {
     /// the proof of who the client is has expired.
     async fn call_unheard<T, R>(
         &self,
+        path: &str,
         limit: Duration,
         call: impl Fn(Arc<Wire>) -> R,
     ) -> Result<T, Fault>
@@ -181,7 +182,7 @@ impl Link {
             let mut is_second = false;
             loop {
                 let wire = self.wire().await?;
-                let asking = wire.asking();
+                let asking = wire.asking(needs_agreement(path));
                 let outcome = call(Arc::clone(&wire)).await;
                 asking.end();
                 let status = match outcome {
@@ -362,6 +363,13 @@ impl Feed {
     }
 }
 
+/// Whether the members have to agree on a call. They need no agreement to keep a lease alive or to tell their state.
+fn needs_agreement(path: &str) -> bool {
+    path.starts_with("/etcdserverpb.KV/")
+        || path.ends_with("/LeaseGrant")
+        || path.ends_with("/LeaseRevoke")
+}
+
 #[cfg(test)]
 impl Link {
     /// A link to no member.
@@ -414,6 +422,25 @@ mod tests {
         }
         unanswered(&link, SHORT).await;
         unanswered(&link, SHORT).await;
+        assert!(wire.is_broken());
+    }
+
+    /// The disk of the member stands still. The member keeps leases alive meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn answers_to_other_calls_do_not_hide_that_the_members_agree_on_nothing() {
+        let wire = Arc::new(Wire::idle());
+        let link = link(&wire);
+        let keeping = async {
+            for _ in 0..10 {
+                if wire.is_broken() {
+                    return;
+                }
+                let path = "/etcdserverpb.Lease/LeaseKeepAlive";
+                link.call(path, SHORT, |_| ready(Ok(()))).await.unwrap();
+                tokio::time::sleep(SHORT).await;
+            }
+        };
+        tokio::join!(unanswered(&link, link.limit), keeping);
         assert!(wire.is_broken());
     }
 

@@ -76,7 +76,6 @@ fn plain(place: &Place, scheme: &str, limit: Duration) -> Result<Vec<Endpoint>, 
             .connect_timeout(CONNECT.min(limit))
             .http2_keep_alive_interval(PULSE)
             .keep_alive_timeout(PULSE)
-            .keep_alive_while_idle(true)
             .tcp_nodelay(true))
     };
     place.members.iter().map(endpoint).collect()

@@ -34,7 +34,11 @@ pub(crate) struct Wire {
     token: Option<AsciiMetadataValue>,
     /// Some of the bits [`BROKEN`] and [`TOLD`].
     state: AtomicU8,
+    /// The silence towards all calls.
     silence: Mutex<Silence>,
+    /// The silence towards the calls on which the members have to agree. A member whose disk stands still answers the
+    /// other calls.
+    disagreement: Mutex<Silence>,
     /// Host and port of the member.
     member: String,
     told: OnceLock<Arc<Told>>,
@@ -50,19 +54,26 @@ const TOLD: u8 = 2;
 pub(super) struct Asking<'a> {
     wire: &'a Wire,
     sent: Instant,
+    /// Whether the members have to agree on the call.
+    is_agreed: bool,
 }
 
 impl Asking<'_> {
     /// The call was answered.
     pub(super) fn end(self) {
         self.wire.heard();
+        if self.is_agreed {
+            self.wire.disagreement().end(Instant::now());
+        }
     }
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let is_too_long = self.wire.silence().add(self.sent, Instant::now());
-        if is_too_long {
+        let now = Instant::now();
+        let is_mute = self.wire.silence().add(self.sent, now);
+        let is_stuck = self.is_agreed && self.wire.disagreement().add(self.sent, now);
+        if is_mute || is_stuck {
             // The member may be stopped, and another one may serve.
             self.wire.give_up();
         }
@@ -98,8 +109,8 @@ impl Wire {
 
     fn over(channel: Channel, member: String) -> Self {
         let state = AtomicU8::new(0);
-        let silence = Mutex::new(Silence::new(Instant::now()));
-        Self { channel, token: None, state, silence, member, told: OnceLock::new() }
+        let [silence, disagreement] = [(); 2].map(|()| Mutex::new(Silence::new(Instant::now())));
+        Self { channel, token: None, state, silence, disagreement, member, told: OnceLock::new() }
     }
 
     /// Connects to a member, and authenticates.
@@ -183,14 +194,18 @@ impl Wire {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn disagreement(&self) -> MutexGuard<'_, Silence> {
+        self.disagreement.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The member has sent something.
     pub(super) fn heard(&self) {
         self.silence().end(Instant::now());
     }
 
-    /// A call is sent now.
-    pub(super) fn asking(&self) -> Asking<'_> {
-        Asking { wire: self, sent: Instant::now() }
+    /// A call is sent now. The members may have to agree on it.
+    pub(super) fn asking(&self, is_agreed: bool) -> Asking<'_> {
+        Asking { wire: self, sent: Instant::now(), is_agreed }
     }
 
     fn grpc(&self) -> Grpc<Channel> {

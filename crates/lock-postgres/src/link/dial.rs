@@ -45,11 +45,11 @@ impl Dial {
         let mut config: Config = plain(url).parse().map_err(|error| unreadable(&error))?;
         tls.check(&mut config)?;
         look_for_primary(&mut config, url);
-        // One host that does not answer must not use up the time of the others. A connection whose other end is gone
-        // ends soon.
+        // One host that does not answer must not use up the time of the others. A host may have two addresses, and one of
+        // them may not answer. A connection whose other end is gone ends soon.
         let hosts_there_are = u32::try_from(config.get_hosts().len().max(1)).unwrap_or(1);
         let second = Duration::from_secs(1);
-        config.connect_timeout(limit / hosts_there_are).tcp_user_timeout(limit.max(second));
+        config.connect_timeout(limit / (2 * hosts_there_are)).tcp_user_timeout(limit.max(second));
         config.keepalives_idle(5 * second).keepalives_interval(second).keepalives_retries(5);
         if config.get_application_name().is_none() {
             config.application_name("lock-postgres");
@@ -175,13 +175,10 @@ fn plain(url: &str) -> String {
         .replace("sslmode=verify-ca", "sslmode=require")
 }
 
-/// If there are several hosts, only the primary can write. Each attempt tries them in another order, so that a host
-/// which takes connections and never answers does not shut out the others.
+/// If there are several hosts, only the primary can write. Each attempt tries hosts and addresses in another order, so
+/// that a host which takes connections and never answers does not shut out the others.
 fn look_for_primary(config: &mut Config, url: &str) {
-    if config.get_hosts().len() < 2 {
-        return;
-    }
-    if !url.contains("target_session_attrs") {
+    if config.get_hosts().len() > 1 && !url.contains("target_session_attrs") {
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     if !url.contains("load_balance_hosts") {

@@ -59,7 +59,8 @@ impl MultiGuard {
     ///
     /// # Cancel safety
     ///
-    /// Once the future was polled, the driver completes the releases even if the future is dropped.
+    /// Once the future was polled, the driver completes the releases even if the future is dropped. Poll the future to
+    /// its end, or drop it: as long as a future waits that is not polled, this process does not get the locks again.
     ///
     /// # If the lease is lost
     ///
