@@ -150,7 +150,6 @@ fn a_request_that_is_over_ends_no_later_request() {
     assert_eq!(first.give_up(NOW), []);
     drop(first);
     assert!(ballots.iter().all(|ballot| stands(&claims, &claim, *ballot, NOW)));
-    joined(&claims, &claim);
 }
 
 /// An earlier design woke all waiters for each release.
@@ -216,9 +215,7 @@ fn a_request_that_is_overtaken_wakes_no_other_request_under_the_lock() {
         let mut waiting = joined(&claims, &claim);
         let looks = Arc::new(Looks(Arc::clone(&claims), false.into()));
         let waker = Arc::clone(&looks).into();
-        let polled =
-            std::pin::Pin::new(&mut waiting).poll(&mut std::task::Context::from_waker(&waker));
-        assert!(polled.is_pending());
+        assert!(waiting.poll_unpin(&mut std::task::Context::from_waker(&waker)).is_pending());
         claims.overtake(&claim, NOW);
         assert!(looks.1.load(std::sync::atomic::Ordering::SeqCst), "held: {is_held}");
     }
@@ -319,10 +316,9 @@ fn a_vote_that_ends_wakes_the_writes_of_its_claim_alone() {
         assert!(asker.win(ballots[0].owner, held(after(9)), NOW).is_some());
         (claim, ballots)
     });
-    let waits = |(claim, ballots): &(Claim, Vec<Ballot>)| {
-        let given = claims.given(claim, ballots[0], NOW);
-        let Given::Soon(vote_ended) = given else { panic!("{given:?}") };
-        vote_ended
+    let waits = |it: &(Claim, Vec<Ballot>)| match claims.given(&it.0, it.1[0], NOW) {
+        Given::Soon(vote_ended) => vote_ended,
+        given => panic!("{given:?}"),
     };
     let (one, two, elsewhere) = (waits(&first), waits(&first), waits(&other));
     claims.heard(&first.0, first.1[1], NOW);
