@@ -169,7 +169,8 @@ impl Live {
         &self,
         request: Pin<&mut impl Future<Output = Result<Reply, Failure>>>,
     ) -> Result<Answer, Failure> {
-        let (sent, waiting) = (CLOCK.now(), self.wait());
+        let waiting = self.wait();
+        let sent = waiting.since;
         match self.pulse.within(CLOCK, sent, pin!(self.mover.carry(request))).await {
             Ok(Ok(reply)) => {
                 waiting.ends();
@@ -203,7 +204,7 @@ impl Live {
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let waiting = self.wait();
-        match self.pulse.within(CLOCK, CLOCK.now(), pin!(request)).await {
+        match self.pulse.within(CLOCK, waiting.since, pin!(request)).await {
             Ok(outcome) => {
                 waiting.ends();
                 outcome
