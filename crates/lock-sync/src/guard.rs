@@ -54,8 +54,8 @@ macro_rules! leased {
         /// # Cancel safety
         ///
         /// Once the future was polled, the driver completes the release even if the future is dropped. Poll the future
-        /// to its end, or drop it: as long as a future waits that is not polled, this process does not get the lock
-        /// again.
+        /// to its end, or drop it. A future that is neither polled nor dropped keeps this process from the lock, for as
+        /// long as one lease lasts.
         ///
         /// # If the lease is lost
         ///

@@ -19,6 +19,7 @@ mod modes;
 mod observed;
 mod parked;
 mod parting;
+mod policy;
 mod queue;
 mod request;
 mod right;
@@ -51,8 +52,9 @@ pub(crate) use held::Held;
 pub(crate) use hold::Hold;
 pub(crate) use holds::HoldId;
 pub(crate) use labels::Labels;
-pub(crate) use machine::{Denial, Policy, Return, Ticket, Write};
+pub(crate) use machine::{Denial, Return, Ticket, Write};
 pub(crate) use manner::Manner;
+pub(crate) use policy::Policy;
 pub(crate) use queue::Patience;
 pub(crate) use running::Asks;
 pub(crate) use sample::Sampling;
@@ -220,8 +222,10 @@ impl Entry {
                 return None;
             }
             let rest = machine.release_promptly(hold, manner);
-            if matches!(rest, Rest::Lease(_)) && machine.parts_alone() {
-                self.parting.begin();
+            if let Rest::Lease(ending) = &rest
+                && machine.parts_alone()
+            {
+                self.parting.begin(ending.claim.owner);
             }
             Some(rest)
         })
@@ -419,8 +423,8 @@ impl Asks for Entry {
         &self.policy
     }
 
-    fn came_back(&self) -> bool {
-        self.parting.end()
+    fn came_back(&self, owner: OwnerToken) -> bool {
+        self.parting.end(owner)
     }
 
     fn event<R>(self: &Arc<Self>, event: impl FnOnce(&mut Machine<Waker>) -> R) -> R {

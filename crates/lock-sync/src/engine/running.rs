@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use lock_core::observer::{HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
-    Acquire, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode, PermitBackend,
-    Released, Renew, Renewal, Ttl,
+    Acquire, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode, OwnerToken,
+    PermitBackend, Released, Renew, Renewal, Ttl,
 };
 use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::driver::Flight;
-use super::machine::{AcquireAnswer, Denial, Ending, Machine, Policy, ReleaseAnswer, Ticket};
+use super::machine::{AcquireAnswer, Denial, Ending, Machine, ReleaseAnswer, Ticket};
+use super::policy::Policy;
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
 use crate::foreign::survive;
@@ -32,9 +33,9 @@ pub(crate) trait Asks: Keyed<Command: From<Running<Self>>> {
 
     fn policy(&self) -> &Policy;
 
-    /// The store has a lease back, and no other process waits. Returns `false` if the machine has to hear of that in an
-    /// event.
-    fn came_back(&self) -> bool;
+    /// The store has the lease of this owner back, and no other process waits. Returns `false` if the machine has to hear
+    /// of that in an event.
+    fn came_back(&self, owner: OwnerToken) -> bool;
 
     /// Feeds an event to the machine, and carries out the pass.
     fn event<R>(self: &Arc<Self>, event: impl FnOnce(&mut Machine<Waker>) -> R) -> R;
@@ -303,22 +304,35 @@ impl<E: Asks> Running<E> {
                 self.entry.event(|machine| machine.renew_done(&request.claim, *sent, renewal));
                 self.tell_renewal(renewal, *sent, request.ttl);
             }
-            (Answer::Release(result), Verb::Release(claim, _) | Verb::Forget(claim, _)) => {
-                if let Err(error) = result {
-                    let retried = error.is_retryable();
-                    survive(|| tracing::warn!(%key, %error, retried, "a release failed"));
-                }
-                let quiet = matches!(result, Ok((Released::Freed { told: 0 }, None)));
-                if !(quiet && self.entry.came_back()) {
-                    self.entry.event(|machine| machine.release_done(claim, result));
-                }
-                self.tell_hand_over(result);
-                let released = result.as_ref().map(|(released, _)| *released);
-                return Some(released.map_err(Error::clone));
+            (Answer::Release(result), Verb::Release(claim, next)) => {
+                return Some(self.report_release(claim, next.as_deref(), result));
+            }
+            (Answer::Release(result), Verb::Forget(claim, _)) => {
+                return Some(self.report_release(claim, None, result));
             }
             _ => {}
         }
         None
+    }
+
+    fn report_release(
+        &self,
+        claim: &Claim,
+        next: Option<&Acquire>,
+        result: &ReleaseAnswer,
+    ) -> Result<Released, Error> {
+        if let Err(error) = result {
+            let (key, retried) = (self.entry.key(), error.is_retryable());
+            survive(|| tracing::warn!(%key, %error, retried, "a release failed"));
+        }
+        let quiet = matches!(result, Ok((Released::Freed { told: 0 }, None)));
+        if !(quiet && self.entry.came_back(claim.owner)) {
+            let next = next.map(|next| &next.claim);
+            self.entry.event(|machine| machine.release_done(claim, next, result));
+        }
+        self.tell_hand_over(result);
+        let released = result.as_ref().map(|(released, _)| *released);
+        released.map_err(Error::clone)
     }
 
     fn tell_renewal(&self, renewal: &Renewal, sent: Instant, ttl: Ttl) {

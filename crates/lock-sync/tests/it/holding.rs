@@ -127,3 +127,25 @@ async fn an_older_answer_does_not_undo_a_wish() {
     drop(rival.await.unwrap());
     assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
 }
+
+/// A task may begin a release and then poll it no more, in a `select!` for example.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_never_polled_again_keeps_the_lock_for_one_lease() {
+    let ttl = Duration::from_secs(10);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, _) = pair.mutexes();
+    let gate = pair.ours.faults().on(Verb::Release).hold_requests();
+    let mut first = Box::pin(MutexGuard::release(here.lock().await.unwrap()));
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    let begin = Instant::now();
+    let guard = here.lock().await.unwrap();
+    assert!(begin.elapsed() < ttl + Duration::from_secs(1), "{:?}", begin.elapsed());
+    // The late answer to the first release is no answer to the second.
+    let mut second = Box::pin(MutexGuard::release(guard));
+    assert!(poll_once(second.as_mut()).await.is_pending());
+    gate.open();
+    first.await.unwrap_err();
+    assert!(pair.there.try_lock("it").await.is_err(), "the second release is not carried out");
+    second.await.unwrap();
+    assert!(pair.there.try_lock("it").await.is_ok());
+}

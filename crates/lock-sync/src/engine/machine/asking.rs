@@ -70,7 +70,7 @@ impl<W> Machine<W> {
         }
     }
 
-    pub(super) fn answered(&mut self, seat: usize, result: &AcquireAnswer) {
+    fn answered(&mut self, seat: usize, result: &AcquireAnswer) {
         let Seat::Asking(mut asking) = std::mem::replace(&mut self.seats[seat], Seat::Free) else {
             return;
         };

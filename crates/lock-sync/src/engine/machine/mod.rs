@@ -57,10 +57,11 @@ pub(super) use pass::{Fact, Op};
 pub(crate) use releasing::Ending;
 pub(super) use releasing::Rest;
 pub(super) use terms::Entered;
-pub(crate) use terms::{AcquireAnswer, Denial, Policy, ReleaseAnswer, Ticket, Write};
+pub(crate) use terms::{AcquireAnswer, Denial, ReleaseAnswer, Ticket, Write};
 
 use super::holds::{HoldId, Holds};
 use super::manner::Manner;
+use super::policy::Policy;
 use super::request::Outage;
 use super::validity::Validity;
 use facts::{Upgrade, Watching};

@@ -41,6 +41,8 @@ pub(super) enum Step {
     Renew,
     /// Deny the waiters: the store has not answered for as long as they are ready to wait for it.
     Despair,
+    /// Take the release under way for failed: its answer is overdue.
+    FailRelease,
 }
 
 /// The step that is due, and when to look again.
@@ -116,7 +118,7 @@ impl<W> Machine<W> {
             Seat::Asking(asking) => self.plan_asking(asking, plan),
             Seat::Leased(leased) => match &leased.stage {
                 Stage::Live => self.plan_lease(seat, leased, plan),
-                Stage::Going(going) => self.plan_release(leased, going, plan),
+                Stage::Going(going) => self.plan_release(going, plan),
                 Stage::Lost(_) if leased.holds.is_empty() => plan.do_now(Step::Drop),
                 Stage::Lost(_) => {}
             },
@@ -181,11 +183,14 @@ impl<W> Machine<W> {
 
     // ---- Leases that are going ----
 
-    fn plan_release(&self, leased: &Leased, going: &Going, plan: &mut Plan) {
+    fn plan_release(&self, going: &Going, plan: &mut Plan) {
         self.plan_despair(going.release.outage.as_ref(), plan);
-        // The shell sends a release that is due, and looks after a release under way at the end of the lease.
         let request = &going.release;
-        plan.look(if request.sent { leased.lease.deadline() } else { request.at });
+        match request.sent {
+            true => plan.at(request.at, Step::FailRelease),
+            // The shell sends a release that is due.
+            false => plan.look(request.at),
+        }
     }
 
     // ---- Live leases ----

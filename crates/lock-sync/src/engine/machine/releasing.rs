@@ -138,7 +138,8 @@ impl<W> Machine<W> {
     }
 
     fn begin_release_at(&mut self, seat: usize) -> Option<Ending> {
-        self.seats.get(seat)?.leased().filter(|leased| leased.is_due(self.pass.now))?;
+        let (now, ttl) = (self.pass.now, self.policy.ttl.duration());
+        self.seats.get(seat)?.leased().filter(|leased| leased.is_due(now))?;
         let next = self.request_again(seat);
         let leased = self.seats[seat].leased_mut()?;
         // Whatever the answer will be, the store may have carried out the release.
@@ -147,6 +148,8 @@ impl<W> Machine<W> {
         let wanted = leased.turn.is_wanted();
         let going = self.seats[seat].going_mut()?;
         going.release.send();
+        // The task that sent the release may never poll it again. After one lease, no answer is of use.
+        going.release.by(now + ttl, false);
         going.next = next.as_ref().map(|next| {
             let mut asking = Asking::new(next.claim.clone(), Instant::FAR_FUTURE);
             asking.send(true);
@@ -159,7 +162,9 @@ impl<W> Machine<W> {
     pub(super) fn request_again(&self, seat: usize) -> Option<Acquire> {
         let leased = self.seats[seat].leased()?;
         let want = self.queue.first_want()?;
-        let fits = self.is_waited_for()
+        // The answer to an earlier release, which may come late, would count for the next claim of a later one.
+        let fits = self.seats[seat].outage().is_none()
+            && self.is_waited_for()
             && self.only_seat().is_some()
             && leased.turn.is_wanted()
             && !leased.holds.has_forgotten()
@@ -168,10 +173,19 @@ impl<W> Machine<W> {
         Some(self.request(claim, true))
     }
 
-    /// The store has answered the release of this claim.
-    pub(in super::super) fn release_done(&mut self, claim: &Claim, result: &ReleaseAnswer) {
+    /// The store has answered the release of this claim, and `next`, which asked for a place in the same step.
+    pub(in super::super) fn release_done(
+        &mut self,
+        claim: &Claim,
+        next: Option<&Claim>,
+        result: &ReleaseAnswer,
+    ) {
         if let Some(seat) = self.seat_of(claim.owner) {
             self.released(seat, result);
+        }
+        // If the answer is late, the machine has dropped the next claim.
+        if let (Some(next), Ok((_, Some(attempt)))) = (next, result) {
+            self.attempt_done(next, &Ok(attempt.clone()));
         }
     }
 
@@ -197,10 +211,7 @@ impl<W> Machine<W> {
             self.pass.ops.push(Op::Forget(leased.claim.clone()));
         }
         let contended = match (result, next) {
-            (Ok((_, Some(attempt))), Some(next)) => {
-                self.seats[seat] = Seat::Asking(*next);
-                return self.answered(seat, &Ok(attempt.clone()));
-            }
+            (Ok((_, Some(_))), Some(next)) => return self.seats[seat] = Seat::Asking(*next),
             (Ok((Released::Freed { told }, _)), _) => *told > 0,
             (other, next) => {
                 // An earlier release without an answer may have put the next claim into the queue.

@@ -21,6 +21,10 @@ use crate::engine::timing::renewal_window;
 /// More rounds than any event needs. A test that reaches this number has found an endless loop.
 const MOST_ROUNDS: u32 = 10_000;
 
+fn silence() -> Error {
+    Error::new(ErrorKind::Timeout, "the backend has not answered yet")
+}
+
 impl<W> Machine<W> {
     /// Serves the line and takes steps until no step is due.
     pub(in super::super) fn settle(&mut self) {
@@ -76,6 +80,7 @@ impl<W> Machine<W> {
             Step::GrantUpgrade => self.grant_upgrade(seat),
             Step::Renew => self.send_renewal(seat),
             Step::Despair => self.despair(seat),
+            Step::FailRelease => self.released(seat, &Err(silence())),
         }
     }
 
@@ -115,7 +120,6 @@ impl<W> Machine<W> {
 
     /// The error of the store for which the line waits, if there is one.
     fn outage(&self) -> Option<Error> {
-        let silence = || Error::new(ErrorKind::Timeout, "the backend has not answered yet");
         self.seats.iter().find_map(|seat| match (seat.outage(), seat) {
             (Some(outage), _) => Some(Error::clone(&outage.error)),
             (_, Seat::Asking(it)) if it.request.sent && !it.refused => Some(silence()),

@@ -1,15 +1,11 @@
 //! The types that the machine and its callers exchange.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lock_core::observer;
-use lock_core::{
-    Acquire, AcquireOutcome, Claim, Error, FencingToken, Instant, Label, Released, Ttl,
-};
+use lock_core::{Acquire, AcquireOutcome, Claim, Error, FencingToken, Instant, Released};
 
 use crate::engine::holds::HoldId;
-use crate::engine::labels::{Labelled, Labels};
 use crate::engine::queue::WaiterId;
 use crate::engine::validity::Validity;
 use crate::error::LeaseLost;
@@ -19,34 +15,6 @@ pub(crate) type AcquireAnswer = Result<AcquireOutcome, Error>;
 
 /// The answer of the store to a release, and to the request for a place that the release took along.
 pub(crate) type ReleaseAnswer = Result<(Released, Option<AcquireOutcome>), Error>;
-
-/// What a lock promises its holders and its waiters. Locks of one process with one name and one policy are one lock.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Policy {
-    pub(crate) ttl: Ttl,
-    pub(crate) renew: bool,
-    pub(crate) max_hold: Option<Duration>,
-    /// How long a caller waits for a store that does not answer. Without it, a caller without a limit waits for the
-    /// length of a lease, and another caller waits until its limit.
-    pub(crate) outage_limit: Option<Duration>,
-    /// Whether the store can convert a lease that is held.
-    pub(crate) converts: bool,
-    /// The label by which people know the holders and the waiters. `None` without random bytes for its mark.
-    pub(crate) label: Option<Arc<Labelled>>,
-}
-
-impl Policy {
-    /// How long a caller without a limit waits for a store that does not answer. After the length of a lease, every
-    /// lease that was held has ended.
-    pub(crate) fn patience(&self) -> Duration {
-        self.outage_limit.unwrap_or(self.ttl.duration())
-    }
-
-    /// Takes this label. Without random bytes for its mark, the policy keeps its former one.
-    pub(crate) fn set_label(&mut self, label: &Label, labels: &Labels) {
-        self.label = labels.of(label).or(self.label.take());
-    }
-}
 
 /// The outcome of a waiter that has become a holder.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use lock_core::{Mode, OwnerToken, Ttl};
 use proptest::prelude::*;
 
 use super::OF;
-use crate::engine::machine::Policy;
 use crate::engine::manner::Manner;
+use crate::engine::policy::Policy;
 use crate::engine::tests::common::{Answer, Limit, TTL};
 use crate::handoff::Handoff;
 

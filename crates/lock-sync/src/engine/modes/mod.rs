@@ -23,8 +23,9 @@ use lock_core::{
 use self::events::Event;
 use self::gates::Gate;
 use self::store::Reply;
-use super::machine::{Machine, Opening, Policy, Return, Ticket};
+use super::machine::{Machine, Opening, Return, Ticket};
 use super::manner::Manner;
+use super::policy::Policy;
 use super::queue::WaiterId;
 use super::tests::common::Limit;
 use super::validity::Validity;

@@ -7,7 +7,7 @@ use super::World;
 use super::events::{event, fixed_wants, manner, policy, wants};
 use super::gates::opening;
 use super::rest::{run, tell};
-use crate::engine::machine::Policy;
+use crate::engine::policy::Policy;
 use crate::engine::tests::common::{any_answer, cases};
 
 proptest! {

@@ -7,8 +7,8 @@ use tokio::runtime::Builder;
 
 use super::events::Event;
 use super::{OF, Sent, World};
-use crate::engine::machine::Policy;
 use crate::engine::manner::Manner;
+use crate::engine::policy::Policy;
 use crate::engine::tests::common::{Answer, TTL};
 
 impl World {

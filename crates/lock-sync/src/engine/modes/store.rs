@@ -15,7 +15,8 @@ pub(super) enum Reply {
     Attempt(Claim, Result<AcquireOutcome, Error>),
     Convert(Claim, Result<AcquireOutcome, Error>),
     Renew(Claim, Instant, Renewal),
-    Release(Claim, Result<(Released, Option<AcquireOutcome>), Error>),
+    /// With the claim that asked for a place in the same step.
+    Release(Claim, Option<Claim>, Result<(Released, Option<AcquireOutcome>), Error>),
 }
 
 impl Reply {
@@ -25,7 +26,7 @@ impl Reply {
             Self::Attempt(claim, _) => Self::Attempt(claim, Err(error)),
             Self::Convert(claim, _) => Self::Convert(claim, Err(error)),
             Self::Renew(claim, sent, _) => Self::Renew(claim, sent, Renewal::Unknown(error)),
-            Self::Release(claim, _) => Self::Release(claim, Err(error)),
+            Self::Release(claim, next, _) => Self::Release(claim, next, Err(error)),
         }
     }
 }
@@ -46,7 +47,9 @@ impl World {
             Some(Reply::Attempt(claim, result)) => self.machine.attempt_done(&claim, &result),
             Some(Reply::Convert(claim, result)) => self.machine.convert_done(&claim, &result),
             Some(Reply::Renew(claim, sent, it)) => self.machine.renew_done(&claim, sent, &it),
-            Some(Reply::Release(claim, result)) => self.machine.release_done(&claim, &result),
+            Some(Reply::Release(claim, next, result)) => {
+                self.machine.release_done(&claim, next.as_ref(), &result);
+            }
             None => {}
         }
     }
@@ -84,7 +87,7 @@ impl World {
             }
             Sent::Release(claim, next, forget) => {
                 let result = heard(answer, self.end(&claim, next.as_ref(), forget)).await;
-                Reply::Release(claim, result)
+                Reply::Release(claim, next.map(|next| next.claim), result)
             }
             // The driver repeats the request until it succeeds.
             Sent::Forget(claim) if matches!(answer, Answer::Lost | Answer::Denied) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Acquire, Mode};
 
 use super::World;
-use super::common::Limit;
+use super::common::{Limit, TTL};
 use crate::engine::holds::HoldId;
 use crate::engine::machine::{Denial, Ending, Entered, Op};
 use crate::engine::queue::Patience;
@@ -106,6 +106,14 @@ impl World {
         {
             let other = self.releasing.replace((claim, next));
             assert!(other.is_none(), "two releases under way");
+            self.released_at = self.now;
+        }
+    }
+
+    /// From one lease after a release on, its answer is late.
+    fn give_up_release(&mut self) {
+        if self.now >= self.released_at + TTL {
+            self.late.extend(self.releasing.take());
         }
     }
 
@@ -118,6 +126,7 @@ impl World {
 
     pub(super) fn carry_out(&mut self) {
         self.machine.settle();
+        self.give_up_release();
         let mut pass = self.machine.end();
         for op in pass.requests() {
             match op {

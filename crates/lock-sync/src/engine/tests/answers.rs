@@ -27,7 +27,12 @@ impl World {
         } else if let Some((claim, next)) = self.releasing.take() {
             let result = self.delete(&claim, next.as_ref(), answer);
             self.note_refusal(result.as_ref().ok().and_then(|(_, next)| next.as_ref()));
-            self.machine.release_done(&claim, &result);
+            self.machine.release_done(&claim, next.map(|next| next.claim).as_ref(), &result);
+        } else if let Some((claim, next)) = self.late.pop() {
+            // A late answer that is lost leaves the place of the next claim behind, until the place ends by itself.
+            self.release_failed |= answer != Answer::Truth;
+            let result = self.delete(&claim, next.as_ref(), answer);
+            self.machine.release_done(&claim, next.map(|next| next.claim).as_ref(), &result);
         }
     }
 

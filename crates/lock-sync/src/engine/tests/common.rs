@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Instant, Ttl};
 use proptest::prelude::*;
 
-use crate::engine::machine::Policy;
+use crate::engine::policy::Policy;
 use crate::engine::queue::Patience;
 
 /// The length of the leases of every machine.

@@ -6,8 +6,8 @@ use lock_core::{Hint, OwnerToken, Ttl};
 use proptest::prelude::*;
 
 use super::common::{Answer, Limit, TTL};
-use crate::engine::machine::Policy;
 use crate::engine::manner::Manner;
+use crate::engine::policy::Policy;
 use crate::handoff::Handoff;
 
 /// One event. Numbers choose among the present waiters, messages and requests.

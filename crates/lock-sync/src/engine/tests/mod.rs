@@ -24,8 +24,9 @@ use lock_core::{Acquire, Claim, Clock, Error, Hint, Instant, Key, OwnerToken, Re
 
 use self::common::{Answer, Limit, policy};
 use self::events::Event;
-use super::machine::{Machine, Policy, Ticket};
+use super::machine::{Machine, Ticket};
 use super::manner::Manner;
+use super::policy::Policy;
 use super::queue::WaiterId;
 use super::validity::Validity;
 use crate::handoff::Handoff;
@@ -59,6 +60,9 @@ struct World {
     attempt: Option<Acquire>,
     release_asked: bool,
     releasing: Option<(Claim, Option<Acquire>)>,
+    released_at: Instant,
+    /// Releases for whose answers the machine no longer waits.
+    late: Vec<(Claim, Option<Acquire>)>,
     renewals: Vec<(Renew, Instant)>,
     forgetting: Vec<Claim>,
     watching: bool,
@@ -115,6 +119,8 @@ impl World {
             attempt: None,
             release_asked: false,
             releasing: None,
+            released_at: Instant::from_nanos(0),
+            late: Vec::new(),
             renewals: Vec::new(),
             forgetting: Vec::new(),
             watching: false,

@@ -60,7 +60,8 @@ impl MultiGuard {
     /// # Cancel safety
     ///
     /// Once the future was polled, the driver completes the releases even if the future is dropped. Poll the future to
-    /// its end, or drop it: as long as a future waits that is not polled, this process does not get the locks again.
+    /// its end, or drop it. A future that is neither polled nor dropped keeps this process from the locks, for as long
+    /// as one lease lasts.
     ///
     /// # If the lease is lost
     ///
