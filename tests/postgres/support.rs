@@ -137,7 +137,7 @@ pub(crate) fn end_leases(database: &Database) {
 pub(crate) fn until_over(database: &Database) {
     let left = "SELECT count(*) FROM lock_v1.held WHERE ends > clock_timestamp()";
     eventually("the lease is over", SOON, || {
-        // The server waits, because each call of `psql` takes much of a processor.
+        // The server waits, because each connection takes much of a processor.
         database.sql("SELECT pg_sleep_until(max(ends)) FROM lock_v1.held");
         database.sql(left) == "0\n"
     });

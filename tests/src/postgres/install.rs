@@ -11,12 +11,12 @@ const PROGRAMS: Programs = Programs {
     server: "PostgreSQL 13 or newer",
     cache: "postgres",
     variable: "POSTGRES_PROGRAMS",
-    needed: &["postgres", "initdb", "psql", "pg_basebackup"],
+    needed: &["postgres", "initdb", "pg_basebackup"],
     candidates,
     unpack,
 };
 
-/// The folder of `postgres`, `initdb`, `psql` and `pg_basebackup`.
+/// The folder of `postgres`, `initdb` and `pg_basebackup`.
 ///
 /// It is the one that the environment variable `POSTGRES_PROGRAMS` names, or the one that the system has, or the one
 /// that an earlier call has put under the target folder. If there is none, the packages that apt offers are unpacked

@@ -2,6 +2,7 @@
 
 mod install;
 mod pgbouncer;
+mod sql;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -355,22 +356,13 @@ impl PostgresServer {
         }
     }
 
-    /// As above.
+    /// As [`sql`](Self::sql).
     ///
     /// # Errors
     ///
-    /// What `psql` says if a statement fails.
+    /// What the server says if a statement fails.
     pub fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
-        let output = self
-            .command("psql")
-            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statements])
-            .arg(format!("{}&connect_timeout=5", self.url(database)))
-            .output()
-            .map_err(|error| error.to_string())?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        Err(text(&output))
+        sql::run(&self.url(database), statements)
     }
 
     /// Kills all processes of the server (SIGKILL, to the first one), and returns once they are gone.
