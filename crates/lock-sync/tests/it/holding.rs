@@ -7,7 +7,7 @@ use std::time::Duration;
 use lock_core::memory::Verb;
 use lock_core::{Hint, Key};
 use lock_sync::{Handoff, MutexGuard, OwnedMutexGuard};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Pair, poll_once};
 
@@ -138,9 +138,8 @@ async fn a_release_that_is_never_polled_again_keeps_the_lock_for_one_lease() {
     let mut first = Box::pin(MutexGuard::release(here.lock().await.unwrap()));
     assert!(poll_once(first.as_mut()).await.is_pending());
     let begin = Instant::now();
-    let guard = here.lock().await.unwrap();
+    let guard = timeout(ttl * 2, here.lock()).await.unwrap().unwrap();
     assert!(begin.elapsed() < ttl + Duration::from_secs(1), "{:?}", begin.elapsed());
-    // The late answer to the first release is no answer to the second.
     let mut second = Box::pin(MutexGuard::release(guard));
     assert!(poll_once(second.as_mut()).await.is_pending());
     gate.open();
@@ -148,4 +147,18 @@ async fn a_release_that_is_never_polled_again_keeps_the_lock_for_one_lease() {
     assert!(pair.there.try_lock("it").await.is_err(), "the second release is not carried out");
     second.await.unwrap();
     assert!(pair.there.try_lock("it").await.is_ok());
+}
+
+/// The answers take a quarter of the lease.
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_a_slow_store_is_renewed() {
+    let ttl = Duration::from_secs(1);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, there) = pair.mutexes();
+    pair.ours.faults().delay_requests(ttl / 8);
+    pair.ours.faults().delay_replies(ttl / 8);
+    let guard = here.lock().await.unwrap();
+    sleep(ttl * 20).await;
+    assert!(MutexGuard::lease(&guard).is_valid());
+    assert!(there.try_lock().await.is_err());
 }

@@ -75,6 +75,7 @@ impl<W> Machine<W> {
             }
             Renewal::Lost => self.lose(seat, LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, contention } => {
+                leased.trip = now.saturating_duration_since(sent);
                 leased.lease.extend(*valid_until, now);
                 leased.renewal.by(sent + ttl / 3, true);
                 leased.turn.answer(*contention, now);
@@ -88,10 +89,10 @@ impl<W> Machine<W> {
 }
 
 impl Leased {
-    /// How long the answer to a request about a lease may take. The limit leaves time for another request before the
-    /// lease ends.
+    /// How long the answer to a request about a lease may take: twice as long as the latest answer at least. The limit
+    /// leaves time for another request before the lease ends.
     pub(super) fn answer_limit(&self, now: Instant) -> Duration {
         let left = self.lease.deadline().saturating_duration_since(now);
-        (self.ttl.duration() / 6).min(left / 3).max(SOON)
+        (self.ttl.duration() / 6).min(left / 3).max(2 * self.trip).min(left / 2).max(SOON)
     }
 }

@@ -9,7 +9,7 @@ use super::{OF, Sent, Waiter, World};
 use crate::engine::holds::HoldId;
 use crate::engine::machine::{Ending, Entered, Op, Ticket};
 use crate::engine::queue::Patience;
-use crate::engine::tests::common::Limit;
+use crate::engine::tests::common::{Limit, TTL};
 
 impl World {
     pub(super) fn enter(&mut self, want: Mode, limit: Limit) {
@@ -148,6 +148,7 @@ impl World {
             while let Some(Ending { claim, next, forget, .. }) = self.machine.begin_release() {
                 self.end_of(claim.owner);
                 next.iter().for_each(|next| self.note(&next.claim));
+                self.releases.push((claim.owner, self.now() + TTL));
                 self.sent.push(Sent::Release(claim, next, forget));
             }
         }

@@ -147,6 +147,8 @@ struct World {
     returns: Vec<Return>,
     sent: Vec<Sent>,
     release_asked: bool,
+    /// The releases without an answer, by owner, and from when on each is overdue.
+    releases: Vec<(OwnerToken, Instant)>,
     watch_asked: bool,
     watch: Option<Watch>,
     messages: Vec<Hint>,
@@ -158,7 +160,7 @@ struct World {
     /// Whether the present event has reached the machine.
     begun: bool,
     grants: Vec<Granted>,
-    /// Whether a request was lost, so that leases may have to end by themselves.
+    /// Whether a request was lost, or a release is overdue, so that leases may have to end by themselves.
     failed: bool,
     /// If the clock of the store has to catch up: how many tokens come with a grant. Renewals then bring none.
     few: Option<u32>,
@@ -192,6 +194,7 @@ impl World {
             returns: Vec::new(),
             sent: Vec::new(),
             release_asked: false,
+            releases: Vec::new(),
             watch_asked: false,
             watch: None,
             messages: Vec::new(),
@@ -247,7 +250,9 @@ impl World {
     /// The machine hears of the present event.
     fn begin(&mut self) {
         self.begun = true;
-        self.machine.begin(self.now());
+        let now = self.now();
+        self.failed |= self.releases.iter().any(|(_, overdue)| now >= *overdue);
+        self.machine.begin(now);
     }
 
     async fn happen(&mut self, event: Event) {
