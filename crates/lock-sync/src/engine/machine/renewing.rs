@@ -90,9 +90,9 @@ impl<W> Machine<W> {
 
 impl Leased {
     /// How long the answer to a request about a lease may take: twice as long as the latest answer at least. The limit
-    /// leaves time for another request before the lease ends.
+    /// leaves time for another request before the lease ends, unless the store is very slow.
     pub(super) fn answer_limit(&self, now: Instant) -> Duration {
         let left = self.lease.deadline().saturating_duration_since(now);
-        (self.ttl.duration() / 6).min(left / 3).max(2 * self.trip).min(left / 2).max(SOON)
+        (self.ttl.duration() / 6).min(left / 3).max(2 * self.trip).min(left / 4 * 3).max(SOON)
     }
 }
