@@ -54,8 +54,9 @@ macro_rules! leased {
         /// # Cancel safety
         ///
         /// Once the future was polled, the driver completes the release even if the future is dropped. Poll the future
-        /// to its end, or drop it. A future that is neither polled nor dropped keeps this process from the lock, for as
-        /// long as one lease lasts.
+        /// to its end, or drop it. If the future is neither polled nor dropped, this process cannot get the lock until
+        /// the length of a lease has passed. If the lease was changing its mode when the future was polled, the lease
+        /// stays until the future is polled again or dropped.
         ///
         /// # If the lease is lost
         ///

@@ -39,7 +39,7 @@ impl Parting {
     }
 }
 
-/// The first digits of a token. They differ from attempt to attempt.
+/// The first digits of a token. They are random, and each claim has its own.
 fn digits(owner: OwnerToken) -> u64 {
     owner.expose().first_chunk().map_or(1, |digits| u64::from_be_bytes(*digits))
 }

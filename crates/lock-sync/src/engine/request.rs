@@ -11,7 +11,8 @@ use super::timing::{BACKOFF, pause};
 pub(super) struct Request {
     /// The request is under way.
     pub(super) sent: bool,
-    /// When to send the request, or to repeat it after the one under way.
+    /// When to send the request, or to repeat it after the one under way. For a release under way: when its answer is
+    /// overdue.
     pub(super) at: Instant,
     /// The request may leave a little early, together with others.
     pub(super) relaxed: bool,

@@ -26,7 +26,7 @@ pub(crate) struct Together<E: Asks> {
 pub(super) type Asked<E> = Vec<(Arc<E>, Acquire)>;
 
 impl<E: Asks> Together<E> {
-    /// Sets `unable` if the store cannot, or does not want to, grant these keys in one step.
+    /// Sets `unable` if the store cannot, or does not want to, grant these keys in one step, or if the backend panics.
     pub(super) fn new(shared: &Arc<Shared<E>>, asked: Asked<E>, unable: &Arc<AtomicBool>) -> Self {
         let (shared, unable) = (Arc::clone(shared), Arc::clone(unable));
         Self { _flight: shared.flights.begin(), shared, asked, unable }
@@ -41,8 +41,11 @@ impl<E: Asks> Together<E> {
         let request = AssertUnwindSafe(backend.try_acquire_all(&requests)).catch_unwind();
         let answer = match timeout(limit, request).await {
             Ok(Ok(answer)) => answer,
-            // A backend that panics must not take the locks with it.
-            Ok(Err(panic)) => Err(Error::new(ErrorKind::Other, panic_message(&*panic))),
+            // A backend that panics must not take the locks with it. It may have granted them.
+            Ok(Err(panic)) => {
+                self.unable.store(true, Ordering::Release);
+                Err(Error::new(ErrorKind::NotReady, panic_message(&*panic)))
+            }
             Err(_) => Err(Error::new(ErrorKind::Timeout, format!("no answer within {limit:?}"))),
         };
         self.report(answer);

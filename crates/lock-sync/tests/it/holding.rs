@@ -162,3 +162,35 @@ async fn a_lease_of_a_slow_store_is_renewed() {
     assert!(MutexGuard::lease(&guard).is_valid());
     assert!(there.try_lock().await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_a_store_that_becomes_slow_is_renewed() {
+    let ttl = Duration::from_secs(10);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, there) = pair.mutexes();
+    let guard = here.lock().await.unwrap();
+    sleep(ttl).await;
+    pair.ours.faults().delay_requests(ttl / 10);
+    pair.ours.faults().delay_replies(ttl / 10);
+    sleep(ttl * 20).await;
+    assert!(MutexGuard::lease(&guard).is_valid());
+    assert!(there.try_lock().await.is_err());
+}
+
+/// The store gives the lock to the next in line for a second, and answers after a third of a second.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_a_slow_store_hands_over_is_renewed() {
+    let pair = Pair::local_with(|builder| builder.ttl(Duration::from_secs(30)));
+    let (here, there) = pair.mutexes();
+    let guard = there.lock().await.unwrap();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    sleep(Duration::from_secs(1)).await;
+    pair.ours.faults().delay_requests(Duration::from_millis(150));
+    pair.ours.faults().delay_replies(Duration::from_millis(150));
+    drop(guard);
+    let guard = waiting.await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert!(MutexGuard::lease(&guard).is_valid());
+    assert!(there.try_lock().await.is_err());
+}

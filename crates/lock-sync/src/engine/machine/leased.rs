@@ -49,7 +49,8 @@ pub(super) struct Leased {
     /// When the process makes the lease weaker, if a weaker mode is enough by then.
     pub(super) weaken_at: Instant,
     pub(super) renewal: Request,
-    /// How long the latest answer about the lease took.
+    /// How long the grant took, or the latest renewal, which may have failed. Zero if the store told of the grant
+    /// without being asked.
     pub(super) trip: Duration,
     /// How long the lease lives after each request about it. A holder may have asked for more than the policy says. It
     /// never becomes shorter, because a shorter request would end the lease in the store before its deadline here.
@@ -134,7 +135,7 @@ impl Leased {
             conversions: 0,
             weaken_at: Instant::FAR_FUTURE,
             renewal,
-            trip: if short { Duration::ZERO } else { ttl.duration().saturating_sub(left) },
+            trip: ttl.duration().saturating_sub(left),
             ttl,
             wanted_until: now,
             watch_at: now + WATCH_AFTER,

@@ -41,7 +41,7 @@ pub(super) enum Step {
     Renew,
     /// Deny the waiters: the store has not answered for as long as they are ready to wait for it.
     Despair,
-    /// Take the release under way for failed: its answer is overdue.
+    /// Treat the release under way as failed, because its answer is overdue.
     FailRelease,
 }
 

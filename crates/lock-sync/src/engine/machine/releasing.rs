@@ -138,18 +138,18 @@ impl<W> Machine<W> {
     }
 
     fn begin_release_at(&mut self, seat: usize) -> Option<Ending> {
-        let (now, ttl) = (self.pass.now, self.policy.ttl.duration());
+        let now = self.pass.now;
         self.seats.get(seat)?.leased().filter(|leased| leased.is_due(now))?;
         let next = self.request_again(seat);
         let leased = self.seats[seat].leased_mut()?;
         // Whatever the answer will be, the store may have carried out the release.
         leased.spent = true;
         let (claim, forget) = (leased.claim.clone(), leased.holds.has_forgotten());
-        let wanted = leased.turn.is_wanted();
+        let (wanted, over) = (leased.turn.is_wanted(), now + leased.ttl.duration());
         let going = self.seats[seat].going_mut()?;
         going.release.send();
-        // The task that sent the release may never poll it again. After one lease, no answer is of use.
-        going.release.by(now + ttl, false);
+        // The task that sent the release may never poll it again. By then, the lease is over.
+        going.release.by(over, false);
         going.next = next.as_ref().map(|next| {
             let mut asking = Asking::new(next.claim.clone(), Instant::FAR_FUTURE);
             asking.send(true);
@@ -162,9 +162,7 @@ impl<W> Machine<W> {
     pub(super) fn request_again(&self, seat: usize) -> Option<Acquire> {
         let leased = self.seats[seat].leased()?;
         let want = self.queue.first_want()?;
-        // The answer to an earlier release, which may come late, would count for the next claim of a later one.
-        let fits = self.seats[seat].outage().is_none()
-            && self.is_waited_for()
+        let fits = self.is_waited_for()
             && self.only_seat().is_some()
             && leased.turn.is_wanted()
             && !leased.holds.has_forgotten()
@@ -254,8 +252,8 @@ impl<W> Machine<W> {
 
     /// An answer about a claim. If the machine has dropped the claim, its grant or its place goes back.
     ///
-    /// If a release of the claim is under way, the second release waits for its answer. Otherwise the second could
-    /// overtake the first, and the holder that waits for the first would hear that it had lost the lease.
+    /// If a release of the claim is under way and not overdue, the second release waits for its answer. Otherwise the
+    /// second could overtake the first, and the holder that waits for the first would hear that it had lost the lease.
     pub(in super::super) fn refuse(&mut self, claim: &Claim, answer: &AcquireAnswer) {
         if !matches!(answer, Ok(AcquireOutcome::Granted(_) | AcquireOutcome::Queued { .. })) {
             return;

@@ -63,6 +63,7 @@ impl<W> Machine<W> {
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let ttl = leased.ttl.duration();
         leased.renewal.sent = false;
+        leased.trip = now.saturating_duration_since(sent);
         // The store may know the lease in another mode, or a commit may have ended it.
         let ambiguous = leased.change.is_some()
             || leased.claim != *claim
@@ -75,7 +76,6 @@ impl<W> Machine<W> {
             }
             Renewal::Lost => self.lose(seat, LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, contention } => {
-                leased.trip = now.saturating_duration_since(sent);
                 leased.lease.extend(*valid_until, now);
                 leased.renewal.by(sent + ttl / 3, true);
                 leased.turn.answer(*contention, now);
@@ -89,10 +89,10 @@ impl<W> Machine<W> {
 }
 
 impl Leased {
-    /// How long the answer to a request about a lease may take: twice as long as the latest answer at least. The limit
-    /// leaves time for another request before the lease ends, unless the store is very slow.
+    /// How long the answer to a request about a lease may take: a sixth of the lease, or twice as long as the latest
+    /// renewal took. A third of the rest of the lease is left for another request.
     pub(super) fn answer_limit(&self, now: Instant) -> Duration {
         let left = self.lease.deadline().saturating_duration_since(now);
-        (self.ttl.duration() / 6).min(left / 3).max(2 * self.trip).min(left / 4 * 3).max(SOON)
+        (self.ttl.duration() / 6).max(2 * self.trip).min(left / 3 * 2).max(SOON)
     }
 }

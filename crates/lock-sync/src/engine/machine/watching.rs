@@ -107,7 +107,7 @@ impl<W> Machine<W> {
         if let (Some(seat), Some(asking), Some(grant)) = (ours, waiting, grant) {
             self.granted(seat, asking.claim.clone(), grant);
             if let Some(leased) = self.seats[seat].leased_mut() {
-                leased.is_pushed = true;
+                (leased.is_pushed, leased.trip) = (true, Duration::ZERO);
             }
         } else if let Some(asking) = self.asking_for(owner) {
             asking.hinted = true;

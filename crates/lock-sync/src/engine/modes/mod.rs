@@ -147,7 +147,7 @@ struct World {
     returns: Vec<Return>,
     sent: Vec<Sent>,
     release_asked: bool,
-    /// The releases without an answer, by owner, and from when on each is overdue.
+    /// The releases without an answer: the owner, and when the release becomes overdue.
     releases: Vec<(OwnerToken, Instant)>,
     watch_asked: bool,
     watch: Option<Watch>,

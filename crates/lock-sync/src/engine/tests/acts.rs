@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// From one lease after a release on, its answer is late.
+    /// An answer is late once the length of a lease has passed since the release was sent.
     fn give_up_release(&mut self) {
         if self.now >= self.released_at + TTL {
             self.late.extend(self.releasing.take());

@@ -60,8 +60,8 @@ impl MultiGuard {
     /// # Cancel safety
     ///
     /// Once the future was polled, the driver completes the releases even if the future is dropped. Poll the future to
-    /// its end, or drop it. A future that is neither polled nor dropped keeps this process from the locks, for as long
-    /// as one lease lasts.
+    /// its end, or drop it. If the future is neither polled nor dropped, this process cannot get the locks until the
+    /// length of a lease has passed.
     ///
     /// # If the lease is lost
     ///
