@@ -148,7 +148,7 @@ impl World {
             while let Some(Ending { claim, next, forget, .. }) = self.machine.begin_release() {
                 self.end_of(claim.owner);
                 next.iter().for_each(|next| self.note(&next.claim));
-                self.releases.push((claim.owner, self.now() + TTL));
+                self.history.releases.push((claim.owner, self.now() + TTL));
                 self.sent.push(Sent::Release(claim, next, forget));
             }
         }

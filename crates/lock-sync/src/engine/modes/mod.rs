@@ -120,6 +120,8 @@ struct History {
     ended: Vec<(u64, u64)>,
     /// The permits that were granted to this process: the owner and the token of each.
     permits: Vec<(OwnerToken, u64)>,
+    /// The releases without an answer: the owner, and when the release becomes overdue.
+    releases: Vec<(OwnerToken, Instant)>,
 }
 
 struct World {
@@ -147,8 +149,6 @@ struct World {
     returns: Vec<Return>,
     sent: Vec<Sent>,
     release_asked: bool,
-    /// The releases without an answer: the owner, and when the release becomes overdue.
-    releases: Vec<(OwnerToken, Instant)>,
     watch_asked: bool,
     watch: Option<Watch>,
     messages: Vec<Hint>,
@@ -194,7 +194,6 @@ impl World {
             returns: Vec::new(),
             sent: Vec::new(),
             release_asked: false,
-            releases: Vec::new(),
             watch_asked: false,
             watch: None,
             messages: Vec::new(),
@@ -251,7 +250,7 @@ impl World {
     fn begin(&mut self) {
         self.begun = true;
         let now = self.now();
-        self.failed |= self.releases.iter().any(|(_, overdue)| now >= *overdue);
+        self.failed |= self.history.releases.iter().any(|(_, overdue)| now >= *overdue);
         self.machine.begin(now);
     }
 

@@ -48,7 +48,7 @@ impl World {
             Some(Reply::Convert(claim, result)) => self.machine.convert_done(&claim, &result),
             Some(Reply::Renew(claim, sent, it)) => self.machine.renew_done(&claim, sent, &it),
             Some(Reply::Release(claim, next, result)) => {
-                self.releases.retain(|(owner, _)| *owner != claim.owner);
+                self.history.releases.retain(|(owner, _)| *owner != claim.owner);
                 self.machine.release_done(&claim, next.as_ref(), &result);
             }
             None => {}
