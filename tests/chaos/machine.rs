@@ -56,9 +56,10 @@ fn share(plan: &Plan, cast: &Cast) -> u32 {
     match over {
         // A flaw shows with few workers, which sleep for most of the time.
         _ if cast.flaw.is_some() => CORE / 6,
-        // A run with five nodes is busy for most of the time. If it has to wait for a processor, its nodes answer too
-        // late, and clients get no lock for seconds.
-        Deployment::Quorum(nodes) if nodes > 3 => CORE,
+        // A run over several busy servers needs a processor for most of the time. If it has to wait for one, the
+        // servers answer too late, and clients get no lock for seconds.
+        Deployment::Quorum(4..) | Deployment::Members => CORE,
+        Deployment::Etcd => CORE / 3 * 2,
         _ if Deployment::FAIL_OVER.contains(&over) => CORE / 3 * 2,
         _ => CORE / 2,
     }
