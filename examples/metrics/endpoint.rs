@@ -8,10 +8,12 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
 
 /// How long a client may take for its request.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How often the recorder drops what it does not need any more.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -46,7 +48,12 @@ async fn serve(listener: TcpListener, handle: PrometheusHandle) {
     let mut clients = JoinSet::new();
     loop {
         tokio::select! {
-            Ok((stream, _)) = listener.accept() => {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else {
+                    // The process may have too many open files. A later client gets the page.
+                    sleep(PAUSE).await;
+                    continue;
+                };
                 let handle = handle.clone();
                 clients.spawn(async move {
                     // A client that goes away early gets no answer.

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use lock_core::Label;
 
 use crate::run::{Programs, RunArgs};
+use crate::tell::tell;
 use crate::view::{OUTPUT, Site, USAGE, View};
 
 /// Distributed locks on the command line
@@ -155,14 +156,14 @@ fn manual(command: &[String]) -> Parsed {
     match clap_mangen::Man::new(of).render(&mut io::stdout()) {
         Ok(()) => Parsed::Ended(0),
         Err(error) => {
-            eprintln!("dlock: {error}");
+            tell(error);
             Parsed::Ended(OUTPUT)
         }
     }
 }
 
 fn mistake(what: &str) -> Parsed {
-    eprintln!("dlock: {what}");
+    tell(what);
     Parsed::Ended(USAGE)
 }
 

@@ -5,6 +5,7 @@
 
 mod cli;
 mod run;
+mod tell;
 mod view;
 
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("dlock: cannot start its threads: {error}");
+            tell::tell(format_args!("cannot start its threads: {error}"));
             return ExitCode::FAILURE;
         }
     };

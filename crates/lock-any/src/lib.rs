@@ -55,6 +55,7 @@ mod postgres;
 mod quorum;
 #[cfg(feature = "redis")]
 mod redis;
+mod shown;
 
 use std::env::{self, VarError};
 use std::sync::Arc;
@@ -72,6 +73,7 @@ pub use lock_redis;
 #[cfg(feature = "redlock")]
 pub use lock_redlock;
 pub use lock_sync;
+pub use shown::shown;
 
 /// The variable that [`connect_from_env`] reads: `LOCK_URL`.
 pub const ENV: &str = "LOCK_URL";

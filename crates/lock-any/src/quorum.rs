@@ -9,6 +9,7 @@ use lock_core::{
 };
 use lock_redlock::Redlock;
 
+use crate::shown::place;
 use crate::{Store, redis};
 
 /// The port of a host that names none.
@@ -119,9 +120,7 @@ pub(crate) fn nodes(url: &str) -> Result<Vec<(String, String)>, Error> {
 /// The URL of a node without its login and its options: it names the node, and shows no password.
 fn name(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
-    // The login goes first: a password may contain a question mark.
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    let rest = rest.split('?').next().unwrap_or_default();
+    let rest = place(scheme, rest);
     let (hosts, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     Some(format!("{}://{}{path}", scheme.to_ascii_lowercase(), hosts.to_ascii_lowercase()))
 }
@@ -193,10 +192,13 @@ mod tests {
             "Redis://:p%40w@A:1/2?protocol=resp3",
             "postgres://ann:a?b@DB.example/Shop?sslmode=disable",
             "etcd://a,b,c/Shop",
+            "redis+sentinel://s1/main?sentinel_pass=hun@ter2",
         ];
         let nodes = nodes(&format!("redlock: {}", urls.join(" \n"))).unwrap();
         let (names, same): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
-        assert_eq!(names, ["redis://a:1/2", "postgres://db.example/Shop", "etcd://a,b,c/Shop"]);
+        let places = ["redis://a:1/2", "postgres://db.example/Shop", "etcd://a,b,c/Shop"];
+        assert_eq!(names[..3], places);
+        assert_eq!(names[3], "redis+sentinel://s1/main");
         assert_eq!(same, urls);
     }
 

@@ -17,7 +17,7 @@ use super::lease_file::{LeaseFile, deadline};
 use super::limits::Limits;
 use super::signals::{self, Signals};
 use super::stage::{Stage, Variable};
-use super::tell;
+use crate::tell::tell;
 
 /// How a program under a lease has ended.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(super) enum Ended {
     /// The program has ended by itself or by a signal. The field says whether the user has asked
     /// `dlock` for the end.
     Exited(ExitStatus, bool),
-    /// The lease was lost or about to end, and `dlock` has ended the program.
-    Lost,
+    /// The lease was lost or about to end, and `dlock` has ended the program. The field is as above.
+    Lost(bool),
 }
 
 /// Why to look at the lease.
@@ -110,8 +110,8 @@ impl Guarding<'_> {
     pub(super) async fn run(mut self, stage: Stage) -> io::Result<Ended> {
         let mut file = LeaseFile::new(self.lease.remaining())?;
         if !self.has_full_lease().await {
-            tell(&format!("the lease on {} was lost before the program began", self.key));
-            return Ok(Ended::Lost);
+            tell(format_args!("the lease on {} was lost before the program began", self.key));
+            return Ok(Ended::Lost(self.is_asked));
         }
         let mut child = stage.go(&self.environment(&file));
         let mut foreground = Foreground::of_dlock();
@@ -135,11 +135,11 @@ impl Guarding<'_> {
                 file.renew(left);
             }
             if is_watched && self.is_over() {
-                report = Some(self.report());
+                report = self.report();
                 if self.on_lost == OnLost::Kill {
                     child.end(self.limits.until_kill(left)).await;
                     told(report).await;
-                    return Ok(Ended::Lost);
+                    return Ok(Ended::Lost(self.is_asked));
                 }
                 is_watched = false;
             }
@@ -217,8 +217,9 @@ impl Guarding<'_> {
         self.on_lost == OnLost::Warn || self.lease.is_valid()
     }
 
-    /// Prints what happens. A standard error that takes no more text must not delay the end of the program.
-    fn report(&self) -> JoinHandle<()> {
+    /// Prints what happens. A standard error that takes no more text must not delay the end of the program, nor must a
+    /// system that gives no thread: then nothing is printed.
+    fn report(&self) -> Option<JoinHandle<()>> {
         let name = self.key;
         let what = match self.lease.check() {
             Err(lost) => format!("the lease on {name} is lost ({})", lost.reason()),
@@ -232,7 +233,7 @@ impl Guarding<'_> {
             OnLost::Warn => "the program goes on without the lock",
         };
         let line = format!("{what}: {then}");
-        thread::spawn(move || tell(&line))
+        thread::Builder::new().spawn(move || tell(line)).ok()
     }
 
     fn environment(&self, file: &LeaseFile) -> [Variable; 4] {

@@ -33,6 +33,12 @@ impl Limits {
                 "a grace of {grace:?} does not fit into a lease of {ttl:?}: at most {most:?}, or a longer --ttl"
             ));
         }
+        // The first renewal comes when two thirds of the lease are left.
+        if grace + margin >= ttl / 3 * 2 {
+            return Err(format!(
+                "a lease of {ttl:?} is too short: dlock ends the program {margin:?} before the end of the lease"
+            ));
+        }
         Ok(Self { grace, margin, least: ttl * 3 / 4 })
     }
 
@@ -104,6 +110,17 @@ mod tests {
         assert!(Limits::new(ms(30_000), Some(ms(13_500))).is_ok());
         let error = Limits::new(ms(30_000), Some(ms(14_000))).unwrap_err();
         assert!(error.contains("at most 13.5s"), "{error}");
+    }
+
+    #[test]
+    fn a_lease_that_ends_before_its_first_renewal_could_save_it_is_refused() {
+        let error = Limits::new(ms(150), None).unwrap_err();
+        assert!(error.contains("too short"), "{error}");
+        for ttl in 1..60_000 {
+            let Ok(limits) = Limits::new(ms(ttl), None) else { continue };
+            assert!(!limits.is_due(ms(ttl) / 3 * 2), "{ttl}");
+        }
+        assert!(Limits::new(ms(200), None).is_ok());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod wanted;
 
 use std::error::Error as StdError;
 use std::io::{self, Write};
+use std::iter;
 use std::time::Duration;
 
 use lock_core::{Error, Key};
@@ -29,6 +30,7 @@ use self::signals::Signals;
 use self::stage::Stage;
 pub(crate) use self::stage::{STAGE, stage};
 use self::wanted::{Denied, Patience, Wanted};
+use crate::tell::tell;
 use crate::view::{OUTPUT, Site, USAGE, is_usage};
 
 /// How long the store has at the end to answer a release. A lease that is not released ends by itself.
@@ -78,11 +80,6 @@ fn fail(code: u8, what: &dyn StdError) -> u8 {
 fn say(code: u8, what: &str) -> u8 {
     tell(what);
     code
-}
-
-/// Prints a line. A reader that has gone must not end `dlock`.
-fn tell(what: &str) {
-    _ = writeln!(io::stderr(), "dlock: {what}");
 }
 
 fn store_failed(codes: Codes, error: &Error) -> u8 {
@@ -158,7 +155,7 @@ impl Ended {
     fn code(&self, codes: Codes) -> u8 {
         match self {
             Self::Exited(status, _) => code_of(*status),
-            Self::Lost => codes.lost_code,
+            Self::Lost(_) => codes.lost_code,
         }
     }
 
@@ -168,7 +165,7 @@ impl Ended {
             Self::Exited(status, is_asked) => {
                 !is_asked && status.code().is_some_and(|code| !child::is_no_program(code))
             }
-            Self::Lost => true,
+            Self::Lost(is_asked) => !is_asked,
         }
     }
 }
@@ -208,11 +205,19 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     ended
 }
 
+/// The error of the store behind an error.
+fn of_store<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+    iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
+}
+
 fn refused(denied: &Denied, key: &Key, codes: Codes) -> u8 {
     match denied {
         Denied::Busy => say(codes.busy_code, &format!("{key} is not free")),
         Denied::Timeout => say(codes.timeout_code, &format!("{key} was not free in time")),
-        Denied::Failed(error) => fail(codes.backend_code, &**error),
+        Denied::Failed(error) => {
+            let is_mistake = of_store(&**error).is_some_and(is_usage);
+            fail(if is_mistake { USAGE } else { codes.backend_code }, &**error)
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use rustix::process::{getpid, getppid};
 use tokio::process::{Child as Process, Command};
 
 use super::child::{CANNOT_RUN, Child, NOT_FOUND};
-use super::tell;
+use crate::tell::tell;
 
 /// The first argument by which `dlock` starts itself as the [`stage`].
 pub(crate) const STAGE: &str = "__stage";
@@ -63,7 +63,7 @@ pub(crate) fn stage(mut args: impl Iterator<Item = OsString>) -> u8 {
     if let Err(error) =
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
     {
-        tell(&format!("the program would outlive dlock: {error}"));
+        tell(format_args!("the program would outlive dlock: {error}"));
         return CANNOT_RUN;
     }
     // If the parent ended before the kernel knew, there is no signal.
@@ -75,7 +75,7 @@ pub(crate) fn stage(mut args: impl Iterator<Item = OsString>) -> u8 {
         // There is nothing to run.
         Ok(None) => return CANNOT_RUN,
         Err(error) => {
-            tell(&format!("the program does not hear of its lock: {error}"));
+            tell(format_args!("the program does not hear of its lock: {error}"));
             return CANNOT_RUN;
         }
     };
@@ -83,7 +83,7 @@ pub(crate) fn stage(mut args: impl Iterator<Item = OsString>) -> u8 {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    tell(&format!("cannot run {}: {error}", program.display()));
+    tell(format_args!("cannot run {}: {error}", program.display()));
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN }
 }
 

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixDatagram;
 
 use lock_core::{Inspection, Key, Label};
 
+use crate::tell::tell;
 use crate::view::records::name;
 use crate::view::shown::count;
 
@@ -56,7 +57,7 @@ pub(crate) fn log(line: &str) {
 
 /// Writes the line to standard error.
 pub(crate) fn show(line: &str) {
-    eprintln!("dlock: {line}");
+    tell(line);
 }
 
 /// If the log is absent or full, it loses the line. Standard error has the line as well.

@@ -6,6 +6,7 @@ use lock_any::doctor::{Finding, hard_to_mend};
 use lock_core::{Error, FencingToken, Inspection, Key};
 use lock_sync::{DestroyError, Locks};
 
+use crate::tell::tell;
 use crate::view::audit::{self, Requester};
 use crate::view::confirm::{Answer, ask};
 use crate::view::records::name;
@@ -57,7 +58,7 @@ pub(crate) async fn release(
     Ok(Ended::Done(format!("{}: {} ended", name(key), count(ended, "lease"))))
 }
 
-fn tokens(seen: &Inspection) -> BTreeSet<Option<FencingToken>> {
+pub(crate) fn tokens(seen: &Inspection) -> BTreeSet<Option<FencingToken>> {
     seen.holders.iter().map(|holder| holder.token).collect()
 }
 
@@ -88,7 +89,8 @@ pub(crate) async fn destroy(locks: &Locks, key: &Key, yes: bool) -> Result<Ended
 }
 
 /// Sets up a new store.
-pub(crate) async fn init(url: &str, shown: &str, yes: bool) -> Result<Ended, Error> {
+pub(crate) async fn init(url: &str, yes: bool) -> Result<Ended, Error> {
+    let shown = lock_any::shown(url);
     let question = format!(
         "Set up {shown} as a new store? Do not, if it is a quorum of which a client holds a lock: two \
          clients may then hold one lock."
@@ -102,7 +104,7 @@ pub(crate) async fn init(url: &str, shown: &str, yes: bool) -> Result<Ended, Err
     // The store is ready even if the examination fails.
     let findings = hard_to_mend(url).await.unwrap_or_default();
     for Finding { severity, code, finding, reason, remedy, .. } in findings {
-        eprintln!("dlock: {severity}: {code}: {finding}: {reason}; {remedy}");
+        tell(format_args!("{severity}: {code}: {finding}: {reason}; {remedy}"));
     }
     Ok(Ended::Done(format!("{shown}: ready for locks")))
 }

@@ -27,6 +27,7 @@ use self::bench::BenchArgs;
 use self::ending::Ended;
 use self::listing::Sight;
 use self::top::Top;
+use crate::tell::tell;
 
 const OK: u8 = 0;
 /// A negative outcome, as the README lists it.
@@ -69,22 +70,6 @@ impl Site {
     pub(crate) async fn locks(&self) -> Result<Locks, Error> {
         self.builder().await?.build()
     }
-
-    /// The store, without the login and the options.
-    fn shown(&self) -> String {
-        let shown = |url: &str| {
-            let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-            // The login goes first: a password may contain a question mark.
-            let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-            format!("{scheme}://{}", host.split('?').next().unwrap_or_default())
-        };
-        // A quorum may have several URLs.
-        let is_list = self.url.get(..8).is_some_and(|it| it.eq_ignore_ascii_case("redlock:"));
-        if is_list {
-            return self.url.split_ascii_whitespace().map(shown).collect::<Vec<_>>().join(" ");
-        }
-        shown(&self.url)
-    }
 }
 
 /// Runs the command. Returns the exit code.
@@ -113,7 +98,7 @@ impl Failed {
 
 /// Prints an error on one line.
 fn fail(code: u8, what: impl Display) -> Failed {
-    eprintln!("dlock: {what}");
+    tell(what);
     Failed(code)
 }
 
@@ -203,7 +188,7 @@ fn ended(ended: Ended) -> Result<u8, Failed> {
 }
 
 async fn init(args: InitArgs, site: &Site) -> Result<u8, Failed> {
-    ended(ending::init(&site.url, &site.shown(), args.yes).await?)
+    ended(ending::init(&site.url, args.yes).await?)
 }
 
 async fn examine(args: DoctorArgs, site: &Site) -> Result<u8, Failed> {
@@ -222,7 +207,7 @@ async fn watch(args: TopArgs, site: &Site) -> Result<u8, Failed> {
     let (locks, sight) = site.sight().await?;
     let top = Top {
         locks,
-        store: site.shown(),
+        store: lock_any::shown(&site.url),
         prefix: args.prefix,
         interval: args.interval,
         keys: args.keys,
@@ -243,26 +228,5 @@ async fn measure(args: BenchArgs, site: &Site) -> Result<u8, Failed> {
         Err(bench::Failure::Store(error)) => Err(error.into()),
         Err(failure @ bench::Failure::Picture(..)) => Err(fail(OUTPUT, failure)),
         Err(failure) => Err(fail(BACKEND, failure)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_is_shown_without_its_login_and_options() {
-        let shown = |url: &str| {
-            let label = Label::of_process();
-            Site { url: url.to_owned(), label, has_colors: false, is_terminal: false }.shown()
-        };
-        assert_eq!(shown("redis://ann:p%40ss@a:1/2?protocol=resp3"), "redis://a:1/2");
-        assert_eq!(shown("redlock+redis://:x@a,b,c/0"), "redlock+redis://a,b,c/0");
-        assert_eq!(shown("redis://ann:a?b@a:1"), "redis://a:1");
-        assert_eq!(
-            shown("redlock:redis://ann:x@a/0 postgres://bob:y@b/app?sslmode=disable"),
-            "redlock:redis://a/0 postgres://b/app"
-        );
-        assert_eq!(shown("memory:"), "memory:");
     }
 }

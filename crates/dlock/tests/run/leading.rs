@@ -80,3 +80,17 @@ fn a_signal_to_dlock_ends_the_campaign() {
     assert_eq!(scene.written("led"), "\n");
     scene.start(&["elect", "boss", "--again", "--", "no-such-program"]).ends_with(127);
 }
+
+#[test]
+fn a_leader_that_loses_its_lease_while_dlock_ends_it_leads_no_more() {
+    let scene = Scene::new();
+    let script = "trap 'echo > asked' TERM; echo >> led; while :; do sleep 0.02; done";
+    let elect = ["elect", "boss", "--again", "--ttl", "10s", "--", "sh", "-c", script];
+    let dlock = scene.start(&elect);
+    scene.written("led");
+    dlock.signal(Signal::TERM);
+    scene.written("asked");
+    scene.server.cli(&["FLUSHALL"]);
+    dlock.ends_with(76);
+    assert_eq!(scene.written("led"), "\n");
+}

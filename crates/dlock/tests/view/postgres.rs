@@ -11,6 +11,10 @@ fn a_database_is_set_up_and_examined() {
     assert_eq!(report["findings"][0]["code"], "schema-missing", "{report}");
     let ran = dlock(&url, &["list"]).ends_with(2);
     assert!(ran.err().contains("init") && ran.err().lines().count() == 1, "{}", ran.err());
+    for try_or_wait in ["--try", "--timeout=30s"] {
+        let ran = dlock(&url, &["run", "it", try_or_wait, "--", "true"]).ends_with(2);
+        assert!(ran.err().contains("init"), "{}", ran.err());
+    }
 
     assert!(dlock(&url, &["init"]).ends_with(2).err().contains("--yes"));
     let ran = dlock(&url, &["init", "--yes"]).ends_with(0);

@@ -1,3 +1,8 @@
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use lock_tests::RedisServer;
+
 use crate::program::{dlock, without_store};
 
 const A_PORT: &str = "a port is a number from 1 to 65535";
@@ -51,6 +56,21 @@ fn a_command_without_a_store_says_how_to_name_one() {
             "dlock: no store is named: use --url or LOCK_URL, for example redis://127.0.0.1:6379\n";
         assert_eq!((ran.err().as_str(), ran.out().as_str()), (expected, ""), "{args:?}");
     }
+}
+
+/// As on a full disk.
+#[test]
+fn a_standard_error_that_takes_no_text_changes_no_exit_code() {
+    let server = RedisServer::start();
+    let run = |args: &[&str]| {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dlock"));
+        command.env("LOCK_URL", server.url()).args(args).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(full).status().unwrap().code()
+    };
+    assert_eq!(run(&["destroy", "it"]), Some(2));
+    assert_eq!(run(&["list", "--no-such-option"]), Some(2));
+    assert_eq!(run(&["--url", "redis://127.0.0.1:1", "list"]), Some(69));
 }
 
 #[test]

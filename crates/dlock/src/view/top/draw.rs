@@ -197,9 +197,8 @@ fn selected(frame: &mut Frame<'_>, area: Rect, model: &Model, around: &Around) {
 fn footer_line(model: &Model, around: &Around) -> Line<'static> {
     match (&around.focus, &around.message) {
         (Focus::Filter, _) => Line::raw(format!("show names with: {}▏", model.filter)),
-        (Focus::Confirm(key), _) => {
-            let held = model.selected().map(|(_, row)| row.seen.to_string()).unwrap_or_default();
-            let text = format!("End the leases on {}, {held}? y/n", name(key));
+        (Focus::Confirm(key, seen), _) => {
+            let text = format!("End the leases on {}, {seen}? y/n", name(key));
             Line::styled(text, around.paint(Color::Red).add_modifier(Modifier::BOLD))
         }
         (_, Some(message)) => Line::raw(message.clone()),

@@ -1,7 +1,7 @@
 //! What the keys do: pure.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use lock_core::Key;
+use lock_core::{Inspection, Key};
 
 use super::model::Model;
 
@@ -13,8 +13,8 @@ pub(super) enum Focus {
     Table,
     /// The text of the filter.
     Filter,
-    /// The question whether to end the leases on this lock.
-    Confirm(Key),
+    /// The question whether to end the leases on this lock, and what the question says about them.
+    Confirm(Key, Inspection),
     /// The list of keys.
     Help,
 }
@@ -26,8 +26,8 @@ pub(super) enum Act {
     Draw,
     /// Stop or start looking at the store.
     Pause,
-    /// End the leases on this lock.
-    Release(Key),
+    /// End the leases on this lock, if its holders are still these.
+    Release(Key, Inspection),
     /// Leave.
     Quit,
 }
@@ -40,11 +40,11 @@ pub(super) fn press(model: &mut Model, focus: &mut Focus, key: KeyEvent) -> Act 
     match focus {
         Focus::Table => in_table(model, focus, key.code),
         Focus::Filter => in_filter(model, focus, key.code),
-        Focus::Confirm(lock) => {
-            let lock = lock.clone();
+        Focus::Confirm(lock, seen) => {
+            let (lock, seen) = (lock.clone(), seen.clone());
             *focus = Focus::Table;
             // Every other key means no.
-            if key.code == KeyCode::Char('y') { Act::Release(lock) } else { Act::Draw }
+            if key.code == KeyCode::Char('y') { Act::Release(lock, seen) } else { Act::Draw }
         }
         Focus::Help => {
             *focus = Focus::Table;
@@ -71,8 +71,8 @@ fn in_table(model: &mut Model, focus: &mut Focus, key: KeyCode) -> Act {
         KeyCode::Home => model.select_by(isize::MIN),
         KeyCode::End => model.select_by(isize::MAX),
         KeyCode::Char('x') | KeyCode::Delete => {
-            if let Some((lock, _)) = model.selected() {
-                *focus = Focus::Confirm(lock.clone());
+            if let Some((lock, row)) = model.selected() {
+                *focus = Focus::Confirm(lock.clone(), row.seen.clone());
             }
         }
         _ => {}
@@ -152,8 +152,9 @@ mod tests {
         }
         type_in(&mut model, &mut focus, &text("jx"));
         let lock = Key::new("ab").unwrap();
-        assert_eq!(focus, Focus::Confirm(lock.clone()));
-        assert_eq!(type_in(&mut model, &mut focus, &text("y")), Act::Release(lock));
+        let seen = model.selected().unwrap().1.seen.clone();
+        assert_eq!(focus, Focus::Confirm(lock.clone(), seen.clone()));
+        assert_eq!(type_in(&mut model, &mut focus, &text("y")), Act::Release(lock, seen));
     }
 
     #[test]

@@ -18,11 +18,11 @@ use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::FuturesUnordered;
-use lock_core::{Error, Key};
+use lock_core::{Error, ErrorKind, Inspection, Key};
 use lock_sync::Locks;
 use ratatui::DefaultTerminal;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use self::draw::Around;
 use self::keys::{Act, press};
@@ -30,12 +30,15 @@ use self::model::Model;
 use self::scan::{News, Pace, Wish};
 use self::screen::Screen;
 use crate::view::audit::{self, Requester};
+use crate::view::ending::tokens;
 use crate::view::records::name;
 use crate::view::shown::count;
 use crate::view::signals::Ends;
 
 /// How long a message stays on the screen.
 const MESSAGE: Duration = Duration::from_secs(8);
+/// How long after the end of the terminal the signal of a hang-up may come.
+const HANG_UP: Duration = Duration::from_millis(200);
 
 /// What to show, and how.
 pub(crate) struct Top {
@@ -126,9 +129,8 @@ impl Session {
                         Some(draws) => draws,
                         None => break Ok(None),
                     },
-                    Some(Err(error)) => break Err(error),
-                    // The terminal is gone.
-                    None => break Ok(None),
+                    Some(Err(error)) => break gone(ends, Err(error)).await,
+                    None => break gone(ends, Ok(None)).await,
                 },
                 Some(news) = news.recv() => self.hear(news),
                 Some(released) = self.releases.next(), if !self.releases.is_empty() => {
@@ -136,12 +138,16 @@ impl Session {
                 }
                 _ = ticks.tick() => self.tick(),
             };
-            if draws {
-                terminal.draw(|frame| draw::draw(frame, &mut self.model, &self.around))?;
+            if draws && let Err(error) = self.draw(terminal) {
+                break gone(ends, Err(error)).await;
             }
         };
         scan.abort();
         ended
+    }
+
+    fn draw(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
+        terminal.draw(|frame| draw::draw(frame, &mut self.model, &self.around)).map(drop)
     }
 
     /// Something happened at the terminal. Returns whether to draw, or `None` if the user leaves.
@@ -201,11 +207,11 @@ impl Session {
                 self.around.is_paused = !self.around.is_paused;
                 self.wish();
             }
-            Act::Release(key) => {
+            Act::Release(key, seen) => {
                 self.say(format!("ending the leases on {} …", name(&key)));
                 let (locks, requester) = (top.locks.clone(), top.requester.clone());
                 let release = async move {
-                    let released = release(&locks, &requester, &key).await;
+                    let released = release(&locks, &requester, &key, &seen).await;
                     (key, released)
                 };
                 self.releases.push(release.boxed());
@@ -229,9 +235,24 @@ impl Session {
     }
 }
 
-/// Ends the leases on a lock, and writes the audit line to the logs.
-async fn release(locks: &Locks, requester: &Requester, key: &Key) -> Result<(u64, String), Error> {
+/// The terminal is gone. If its end is a hang-up, the signal comes in the same moment.
+async fn gone(ends: &mut Ends, otherwise: io::Result<Option<i32>>) -> io::Result<Option<i32>> {
+    let signal = timeout(HANG_UP, ends.next()).await;
+    signal.map_or(otherwise, |signal| Ok(Some(signal)))
+}
+
+/// Ends the leases on a lock, if its holders are still those that the user saw. Writes the audit line to the logs.
+async fn release(
+    locks: &Locks,
+    requester: &Requester,
+    key: &Key,
+    seen: &Inspection,
+) -> Result<(u64, String), Error> {
     let before = locks.inspect(key.clone()).await?;
+    if tokens(&before) != tokens(seen) {
+        let what = "its holders have changed, and none was ended";
+        return Err(Error::new(ErrorKind::NotHeld, what));
+    }
     let ended = locks.force_release(key.clone()).await?;
     let line = audit::line(requester, key, ended, &before);
     audit::log(&line);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lock_core::{Inspection, Key, Listed};
 
 use super::row::{Change, Row};
+use crate::view::records::name;
 
 /// The largest number of locks that one tick looks at out of turn.
 const HOT: usize = 64;
@@ -171,7 +172,7 @@ impl Model {
     pub(super) fn arrange(&mut self, now: Instant) {
         self.now = now;
         self.turns.retain(|(at, _)| now.saturating_duration_since(*at) < WINDOW);
-        let is_shown = |key: &Key| self.filter.is_empty() || key.to_string().contains(&self.filter);
+        let is_shown = |key: &Key| self.filter.is_empty() || name(key).contains(&self.filter);
         let rows = self.rows.iter().filter(|(key, _)| is_shown(key));
         // Locks that are equal keep one order, so that lines do not jump.
         let mut rows: Vec<_> = rows.map(|(key, row)| (rank(self.sort, row, now), key)).collect();

@@ -1,25 +1,27 @@
 //! The terminal, and how `top` gives it back.
 
 use std::io;
+use std::mem::ManuallyDrop;
 
 use ratatui::DefaultTerminal;
 
 /// The terminal in the mode of this program. The drop of this value restores the terminal, and so does a panic.
 pub(super) struct Screen {
-    pub(super) terminal: DefaultTerminal,
+    // A terminal that is dropped prints its failures, and to print at a terminal that has gone is a panic.
+    pub(super) terminal: ManuallyDrop<DefaultTerminal>,
 }
 
 impl Screen {
     pub(super) fn open() -> io::Result<Self> {
         // The hook restores the terminal before it prints the message of a panic.
-        Ok(Self { terminal: ratatui::try_init()? })
+        Ok(Self { terminal: ManuallyDrop::new(ratatui::try_init()?) })
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         _ = self.terminal.show_cursor();
-        ratatui::restore();
+        _ = ratatui::try_restore();
     }
 }
 

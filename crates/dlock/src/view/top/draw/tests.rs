@@ -105,8 +105,27 @@ fn the_table_is_as_in_the_readme() {
 fn the_question_is_as_in_the_readme() {
     let mut model = shop();
     model.select_by(1);
-    let key = model.selected().unwrap().0.clone();
-    is_in_readme("question", &screen(&mut model, &around(Focus::Confirm(key))));
+    let question = question(&model);
+    is_in_readme("question", &screen(&mut model, &around(question)));
+}
+
+fn question(model: &Model) -> Focus {
+    let (key, row) = model.selected().unwrap();
+    Focus::Confirm(key.clone(), row.seen.clone())
+}
+
+#[test]
+fn the_question_is_about_one_lock_whatever_is_selected_meanwhile() {
+    let mut model = shop();
+    model.select_by(1);
+    let question = question(&model);
+    let line = |model: &mut Model| {
+        let screen = screen(model, &around(question.clone()));
+        screen.lines().find(|line| line.contains("End the leases on")).unwrap().to_owned()
+    };
+    let asked = line(&mut model);
+    model.select_by(1);
+    assert_eq!(line(&mut model), asked);
 }
 
 #[test]
