@@ -21,16 +21,26 @@ pub fn shown(url: &str) -> String {
 
 /// The hosts and the path in what follows the scheme.
 ///
-/// In a URL of PostgreSQL, a password may contain a question mark. In every other URL, the options begin at the first
-/// question mark, and may contain an `@`.
+/// In a URL of PostgreSQL, the login ends at the first `@`, and a password may contain a question mark. In every other URL,
+/// the options begin at the first question mark, and may contain an `@`.
 pub(crate) fn place<'a>(scheme: &str, rest: &'a str) -> &'a str {
-    let without_options = |text: &'a str| text.split('?').next().unwrap_or_default();
     let without_login = |text: &'a str| text.rsplit_once('@').map_or(text, |(_, place)| place);
-    if scheme.to_ascii_lowercase().contains("postgres") {
-        without_options(without_login(rest))
-    } else {
-        without_login(without_options(rest))
+    let is_postgres = scheme.to_ascii_lowercase().contains("postgres");
+    let rest = match rest.split_once('@') {
+        Some((_, rest)) if is_postgres => rest,
+        _ => rest,
+    };
+    match rest.split_once('?') {
+        // A password with a question mark, which the store refuses.
+        Some((_, options)) if !is_postgres && is_password(options) => without_login(options),
+        Some((place, _)) => without_login(place),
+        None => without_login(rest),
     }
+}
+
+/// Whether what follows a question mark is the rest of a password, and a host.
+fn is_password(text: &str) -> bool {
+    text.rsplit_once('@').is_some_and(|(secret, _)| !secret.contains(['/', '=']))
 }
 
 #[cfg(test)]
@@ -44,6 +54,8 @@ mod tests {
             ("redlock+redis://:x@a,b,c/0", "redlock+redis://a,b,c/0"),
             ("Postgres://ann:a?b@a:1?sslmode=disable", "Postgres://a:1"),
             ("redis+sentinel://s1/main?sentinel_pass=hun@ter2", "redis+sentinel://s1/main"),
+            ("redis://ann:a?b@a:1", "redis://a:1"),
+            ("postgres://u:p@h/db?password=hun@ter2", "postgres://h/db"),
             ("redis+unix:///r.sock?pass=hun@ter2", "redis+unix:///r.sock"),
             (
                 "redlock:redis://ann:x@a/0 postgres://bob:y?z@b/app?sslmode=disable",

@@ -23,7 +23,8 @@ const MARGINS: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 const LOOK: Duration = Duration::from_millis(500);
 
 impl Limits {
-    /// The limits for leases of this length. Fails if the grace is so long that a late renewal ends the program.
+    /// The limits for leases of this length. Fails if the grace is so long that a late renewal ends the program, or if the
+    /// lease is so short that every renewal comes too late.
     pub(super) fn new(ttl: Duration, grace: Option<Duration>) -> Result<Self, String> {
         let margin = (ttl / 20).clamp(MARGINS.0, MARGINS.1);
         let most = (ttl / 2).saturating_sub(margin);

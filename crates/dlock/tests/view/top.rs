@@ -1,4 +1,3 @@
-use std::io::Read;
 use std::time::Duration;
 
 use lock_any::lock_sync::{LockGuard, Locks};
@@ -129,22 +128,4 @@ async fn a_lease_that_runs_out_is_lost() {
         let of_locks = (0..3).map(|number| cell(screen, &format!("orders/{number}"), 0));
         sum(screen, " lost") >= 1.0 && of_locks.sum::<f64>() == sum(screen, " lost")
     });
-}
-
-/// The user has closed the window.
-#[test]
-fn the_end_of_the_terminal_is_a_hang_up() {
-    let server = RedisServer::start();
-    let (pty, pts) = pty_process::blocking::open().unwrap();
-    pty.resize(pty_process::Size::new(24, 110)).unwrap();
-    let top = pty_process::blocking::Command::new(env!("CARGO_BIN_EXE_dlock")).arg("top");
-    let top = top.env("LOCK_URL", server.url()).env("TERM", "xterm-256color");
-    let mut child = top.spawn(pts).unwrap();
-    let (mut drawn, mut room) = (Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&drawn).contains("leave") {
-        let length = (&pty).read(&mut room).unwrap();
-        drawn.extend_from_slice(&room[..length]);
-    }
-    drop(pty);
-    assert_eq!(child.wait().unwrap().code(), Some(129));
 }

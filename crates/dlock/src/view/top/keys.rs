@@ -102,7 +102,7 @@ fn in_filter(model: &mut Model, focus: &mut Focus, key: KeyCode) -> Act {
 mod tests {
     use std::time::Instant;
 
-    use lock_core::{Inspection, Listed};
+    use lock_core::Listed;
 
     use super::*;
     use crate::view::top::model::Sort;
