@@ -7,13 +7,14 @@ use lock_core::Mode;
 use super::admission::{Admitted, Permit};
 use super::admitting::Admitting;
 use super::{Core, RwLock};
-use crate::bare::{Denial, Locking, Wait};
+use crate::bare::{Denial, Locking, Wait, completed};
 
 /// The wait inside every future of the lock. It can be dropped at any point.
 pub(super) enum Access {
     Admitting(Box<Admitting>),
     // In this order, so that the task that gets the permit next finds the lock given up.
     Locking(Locking, Option<Permit>),
+    Failed,
 }
 
 impl Access {
@@ -30,6 +31,7 @@ impl Access {
         match self {
             Self::Admitting(admitting) => admitting.on_driver(),
             Self::Locking(locking, _) => locking.on_driver(),
+            Self::Failed => {}
         }
     }
 
@@ -45,6 +47,19 @@ impl Access {
         context: &mut Context<'_>,
         take_data: impl Fn() -> Option<D>,
     ) -> Poll<Result<(Admitted, D), Denial>> {
+        let outcome = ready!(self.poll_parts(context, take_data));
+        if outcome.is_err() {
+            // The rest of a failed wait must not keep other tasks out until the future is dropped.
+            *self = Self::Failed;
+        }
+        Poll::Ready(outcome)
+    }
+
+    fn poll_parts<D>(
+        &mut self,
+        context: &mut Context<'_>,
+        take_data: impl Fn() -> Option<D>,
+    ) -> Poll<Result<(Admitted, D), Denial>> {
         loop {
             match self {
                 Self::Admitting(admitting) => {
@@ -55,6 +70,7 @@ impl Access {
                     let (hold, data) = ready!(locking.poll(context, &take_data))?;
                     return Poll::Ready(Ok((Admitted::new(hold, permit.take()), data)));
                 }
+                Self::Failed => completed(),
             }
         }
     }

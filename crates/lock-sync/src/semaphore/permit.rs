@@ -99,8 +99,8 @@ macro_rules! permit_methods {
             ///
             /// # Panics
             ///
-            /// If `other` belongs to another semaphore. Two handles with one name that one
-            /// [`Locks`](crate::Locks) or its clones made are one semaphore.
+            /// If `other` belongs to another semaphore. Two handles with one name are one semaphore if one
+            /// [`Locks`](crate::Locks) or its clones made them, and if they have the same options.
             ///
             /// # Examples
             ///

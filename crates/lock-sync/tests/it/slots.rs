@@ -343,13 +343,27 @@ fn numbers_and_names_that_cannot_be_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_cannot_be_reached_is_left_out() {
+    let is_away = |key: &Key| key.as_bytes().ends_with(b"#1").then_some(ErrorKind::Unreachable);
+    one_slot_is_left_out(is_away).await;
+}
+
+/// The search begins at a random slot.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_the_store_refuses_is_left_out() {
+    for _ in 0..10 {
+        let is_foreign =
+            |key: &Key| key.as_bytes().ends_with(b"#1").then_some(ErrorKind::ForeignKey);
+        one_slot_is_left_out(is_foreign).await;
+    }
+}
+
+async fn one_slot_is_left_out(refuses: fn(&Key) -> Option<ErrorKind>) {
     let store = MemoryBackend::new();
-    let locks =
-        Locks::builder(Basic::without(store.client(), |key| key.as_bytes().ends_with(b"#1")))
-            .ttl(TTL)
-            .on_runtime(tokio::runtime::Handle::current())
-            .build()
-            .unwrap();
+    let locks = Locks::builder(Basic::without(store.client(), refuses))
+        .ttl(TTL)
+        .on_runtime(tokio::runtime::Handle::current())
+        .build()
+        .unwrap();
     let semaphore = locks.slot_semaphore("slots", 3).unwrap();
     let first = semaphore.acquire().await.unwrap();
     let second = semaphore.acquire().await.unwrap();

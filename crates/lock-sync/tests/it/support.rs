@@ -154,16 +154,16 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
 /// The store of this process with its basic verbs alone: it converts nothing, and may refuse some keys.
 pub(crate) struct Basic {
     store: MemoryBackend,
-    refuses: fn(&Key) -> bool,
+    refuses: fn(&Key) -> Option<ErrorKind>,
     on_watch: Box<dyn Fn(Watch) -> Watch + Send + Sync>,
 }
 
 impl Basic {
     pub(crate) fn over(store: MemoryBackend) -> Self {
-        Self::without(store, |_| false)
+        Self::without(store, |_| None)
     }
 
-    pub(crate) fn without(store: MemoryBackend, refuses: fn(&Key) -> bool) -> Self {
+    pub(crate) fn without(store: MemoryBackend, refuses: fn(&Key) -> Option<ErrorKind>) -> Self {
         Self { store, refuses, on_watch: Box::new(|watch| watch) }
     }
 
@@ -180,8 +180,8 @@ impl Basic {
 #[async_trait]
 impl Backend for Basic {
     async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
-        if (self.refuses)(&request.claim.key) {
-            return Err(Error::new(ErrorKind::Unreachable, "that part of the store is away"));
+        if let Some(kind) = (self.refuses)(&request.claim.key) {
+            return Err(Error::new(kind, "that part of the store is away, or not ours"));
         }
         self.store.try_acquire(request).await
     }

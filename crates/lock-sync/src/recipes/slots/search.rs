@@ -118,10 +118,8 @@ impl Search {
             Denial::WouldBlock if tried < self.slots.len() => self.attempt(tried, alarm),
             Denial::WouldBlock if !matches!(self.wait, Wait::Try) => self.stand_in_line(),
             // If the store is silent, a request for each further slot would take its full time. So
-            // the wait for all slots at once begins, which tolerates a silent store.
-            Denial::Failed(error) if error.is_retryable() && !matches!(self.wait, Wait::Try) => {
-                self.stand_in_line();
-            }
+            // the wait for all slots at once begins, which tolerates failures of some slots.
+            Denial::Failed(_) if !matches!(self.wait, Wait::Try) => self.stand_in_line(),
             denial => return Some(denial),
         }
         None

@@ -179,3 +179,15 @@ fn a_driver_that_is_gone_ends_the_wait() {
     assert!(matches!(error, LockError::Backend(error) if error.kind() == ErrorKind::ShuttingDown));
     assert!(!OwnedRwLockReadGuard::lease(&guard).is_valid());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_seat_that_has_failed_takes_no_seat() {
+    let pair = Pair::local();
+    let lock = limited(&pair, 1);
+    let guard = lock.read().await.unwrap();
+    let mut late = Box::pin(lock.read_timeout(Duration::from_millis(10)));
+    assert!(matches!(late.as_mut().await, Err(LockError::Timeout { .. })));
+    drop(guard);
+    assert!(lock.try_read().await.is_ok(), "the seat went to a future that has completed");
+    drop(late);
+}
