@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use lock_core::memory::Verb;
-use lock_core::{ErrorKind, InspectBackend, Key};
+use lock_core::{CellBackend, ErrorKind, InspectBackend, Key};
 use lock_sync::{
     Election, LeaderInfo, Leadership, LockError, Locks, LossReason, Observer, ReleaseError,
     SaveError, TryLockError,
@@ -304,6 +304,20 @@ async fn a_candidate_that_loses_its_lease_before_its_name_is_stored_campaigns_ag
     assert!(leadership.lease().is_valid());
     assert_eq!(here.leader().await.unwrap().unwrap().token, leadership.lease().fencing_token());
     assert_eq!(pair.ours.stats().acquires, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_without_an_answer_is_unknown_when_the_lease_has_ended() {
+    let pair = short();
+    let (here, _there) = pair.elections();
+    let mut leadership = here.campaign("me").await.unwrap();
+    pair.ours.faults().on(Verb::Cell).lose_replies(1);
+    let mut updating = Box::pin(leadership.update("ready"));
+    assert!(poll_once(updating.as_mut()).await.is_pending());
+    pair.ours.faults().cut();
+    assert!(matches!(updating.await, Err(SaveError::Unknown(_))));
+    let stored = pair.store.load(&key()).await.unwrap();
+    assert_eq!(stored.map(|cell| cell.value), Some(b"ready".to_vec()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use lock_core::memory::Verb;
-use lock_core::{Cell, CellBackend, ErrorKind, Key};
+use lock_core::{Cell, CellBackend, ErrorKind, InspectBackend, Key};
 use lock_sync::{CommitError, LockError, LossReason, SaveError, StoredMutexGuard};
 use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
@@ -161,6 +161,64 @@ async fn a_save_without_an_answer_is_settled_before_the_next_guard() {
     assert_eq!(pair.ours.stats().acquires, before + 1, "the lease was not passed on");
     assert_eq!(Some(*guard), pair.kept().await.map_or(Some(3), |_| Some(9)));
     drop((guard, there));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_save_does_not_hide_an_earlier_one_without_an_answer() {
+    let pair = short();
+    let (here, _there) = pair.stored();
+    let mut guard = here.lock().await.unwrap();
+    *guard = 9;
+    let gate = pair.ours.faults().on(Verb::Cell).hold_requests();
+    let mut saving = Box::pin(guard.save());
+    assert!(poll_once(saving.as_mut()).await.is_pending());
+    drop(saving);
+    drop(gate);
+    pair.ours.faults().heal();
+    pair.ours.faults().on(Verb::Cell).fail_next(1, ErrorKind::Denied);
+    assert!(matches!(guard.save().await, Err(SaveError::Refused(_))));
+    let before = pair.ours.stats().acquires;
+    let mut next = Box::pin(here.lock());
+    assert!(poll_once(next.as_mut()).await.is_pending());
+    drop(guard);
+    drop(next.await.unwrap());
+    assert_eq!(pair.ours.stats().acquires, before + 1, "the lease was not passed on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_store_does_not_know_goes_to_no_other_task() {
+    let pair = short();
+    let (here, there) = pair.stored();
+    let mut guard = here.lock().await.unwrap();
+    let mut waiting = Box::pin(here.lock());
+    assert!(poll_once(waiting.as_mut()).await.is_pending());
+    pair.store.forget();
+    let theirs = there.lock().await.unwrap();
+    *guard = 6;
+    assert!(matches!(guard.save().await, Err(SaveError::Lost(_))));
+    drop(guard);
+    assert!(poll_once(waiting.as_mut()).await.is_pending(), "two holders");
+    drop(theirs);
+    drop(waiting.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_whose_commit_was_refused_after_a_save_without_an_answer_hears_of_its_loss() {
+    let pair = short();
+    let (here, _there) = pair.stored();
+    let mut guard = here.lock().await.unwrap();
+    *guard = 9;
+    let gate = pair.ours.faults().on(Verb::Cell).hold_requests();
+    let mut saving = Box::pin(guard.save());
+    assert!(poll_once(saving.as_mut()).await.is_pending());
+    drop(saving);
+    drop(gate);
+    pair.ours.faults().heal();
+    pair.ours.faults().on(Verb::Cell).fail_next(1, ErrorKind::Denied);
+    let Err(CommitError::Refused { guard, .. }) = guard.commit().await else { panic!() };
+    pair.store.force_release(&Key::new("it").unwrap()).await.unwrap();
+    let lost = StoredMutexGuard::lease(&guard).lost().await;
+    assert_eq!(lost.reason(), LossReason::Revoked);
 }
 
 /// Each save has a token of its own. The lease gets more tokens, so a save never has to be refused.

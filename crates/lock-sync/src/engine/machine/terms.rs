@@ -65,6 +65,8 @@ pub(crate) struct Write {
     pub(crate) token: FencingToken,
     /// Whether the write is to end the lease in the same step.
     pub(crate) ends: bool,
+    /// Whether an earlier write under the lease has no answer.
+    pub(crate) follows_doubt: bool,
 }
 
 pub(super) type Outcome = Result<Ticket, Denial>;

@@ -50,7 +50,8 @@ impl<W> Machine<W> {
         }
         leased.holds.change(hold, |holding| holding.token = token);
         leased.value = None;
-        leased.writing = Some(Write { claim: leased.claim.clone(), token, ends });
+        let (claim, follows_doubt) = (leased.claim.clone(), leased.writing.is_some());
+        leased.writing = Some(Write { claim, token, ends, follows_doubt });
         leased.written = Some(token);
         leased.writing.clone()
     }
@@ -77,10 +78,13 @@ impl<W> Machine<W> {
         }
     }
 
-    /// The store has answered a write that leaves the lease as it is: this is the value now, if the answer says so.
+    /// The store has answered a write that leaves the lease as it is: this is the value now, if the answer says so. The
+    /// store may still carry out an earlier write without an answer, unless it has carried out this one.
     pub(in super::super) fn wrote(&mut self, hold: HoldId, value: Option<&LoadedValue>) {
         if let Some(leased) = self.held_mut(hold) {
-            leased.writing = None;
+            let doubted = |write: &Write| value.is_none() && write.follows_doubt;
+            let writing = leased.writing.take().filter(doubted);
+            leased.writing = writing.map(|write| Write { ends: false, ..write });
             leased.value = value.cloned();
         }
     }

@@ -192,7 +192,8 @@ impl Barrier {
     ///
     /// # If the lease is lost
     ///
-    /// The participant arrives again, in the present round.
+    /// The participant arrives again, in the present round. If the round has moved on meanwhile, the call passes. So if
+    /// another participant has come in its place, one more than `n` participants may pass one round.
     ///
     /// # Errors
     ///
@@ -338,8 +339,8 @@ impl Barrier {
             let now = self.round(limit).await?;
             match failed {
                 _ if now != round => return Ok(now == lock.fencing_token().get()),
-                Unstored::Lost(_) => {}
-                Unstored::Failed(error) => return Err(Denial::Failed(error)),
+                Unstored::Lost(..) => {}
+                Unstored::Failed(error, _) => return Err(Denial::Failed(error)),
             }
         }
     }

@@ -27,11 +27,11 @@ pub(crate) struct RemoteCell {
     backend: Arc<dyn CellBackend>,
 }
 
-/// Why a value was not stored.
+/// Why a value was not stored. The second field is the failure of a request that the store may have carried out.
 pub(crate) enum Unstored {
-    /// The lease for the write is over. Nothing was written, except perhaps by a request without an answer.
-    Lost(LeaseLost),
-    Failed(Error),
+    /// The lease for the write is over.
+    Lost(LeaseLost, Option<Error>),
+    Failed(Error, Option<Error>),
 }
 
 impl RemoteCell {
@@ -122,17 +122,28 @@ impl RemoteCell {
     /// If the future is dropped, the value may or may not have been written.
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
         let mut retries = Retries::new(&self.bare, Limit::none());
+        let mut doubt = None;
         hold.forget_value();
         loop {
-            let claim = Self::claim(hold).map_err(Unstored::Lost)?;
+            let claim = match Self::claim(hold) {
+                Ok(claim) => claim,
+                Err(lost) => return Err(Unstored::Lost(lost, doubt)),
+            };
             let storing = self.backend.store(&claim, hold.fencing_token(), value);
-            match self.bare.ask(storing).await {
+            let error = match self.bare.ask(storing).await {
                 Ok(Stored::Written) => return Ok(()),
-                Ok(_) => return Err(Unstored::Lost(hold.loss())),
-                Err(error) => retries.after(error).await.map_err(|denial| match denial {
-                    Denial::Failed(error) | Denial::Timeout(Some(error)) => Unstored::Failed(error),
-                    _ => Unstored::Lost(hold.loss()),
-                })?,
+                Ok(_) => return Err(Unstored::Lost(hold.loss(), doubt)),
+                Err(error) => error,
+            };
+            if error.is_retryable() {
+                doubt.get_or_insert_with(|| error.clone());
+            }
+            match retries.after(error).await {
+                Ok(()) => {}
+                Err(Denial::Failed(error) | Denial::Timeout(Some(error))) => {
+                    return Err(Unstored::Failed(error, doubt));
+                }
+                Err(_) => return Err(Unstored::Lost(hold.loss(), doubt)),
             }
         }
     }

@@ -68,7 +68,10 @@ impl RemoteCell {
         match self.send(hold, &write, value).await {
             Ok(_) => {}
             Err(Unclear::Clear(unwritten)) => {
-                hold.wrote(None);
+                // A lease that the store does not know goes to no other task.
+                if let Unwritten::Refused(_) = unwritten {
+                    hold.wrote(None);
+                }
                 return Err(unwritten);
             }
             // The lease goes back to the store with the holder, unless a later write has an answer.
@@ -145,7 +148,7 @@ impl RemoteCell {
     }
 
     async fn send_once(&self, write: &Write, value: &[u8]) -> Result<Committed, Error> {
-        let Write { claim, token, ends } = write;
+        let Write { claim, token, ends, .. } = write;
         if *ends {
             return self.bare.ask(self.backend.commit(claim, *token, value)).await;
         }

@@ -52,8 +52,8 @@ impl Leadership {
     ///
     /// - [`SaveError::Lost`] if the lease was lost before: another candidate may lead;
     /// - [`SaveError::Refused`] if the value is too long, or if the store refused: nothing was stored;
-    /// - [`SaveError::Unknown`] if the store was out of reach for as long as a lease lives. The value may or may not
-    ///   have been stored.
+    /// - [`SaveError::Unknown`] if the store was out of reach for as long as a lease lives, or if a request had no answer
+    ///   and the call then failed. The value may or may not have been stored.
     ///
     /// # Examples
     ///
@@ -75,9 +75,11 @@ impl Leadership {
         let value = value.as_ref();
         Cell::check_len(value).map_err(SaveError::Refused)?;
         self.remote.store(&self.hold, Some(value)).await.map_err(|unstored| match unstored {
-            Unstored::Lost(lost) => SaveError::Lost(lost),
-            Unstored::Failed(error) if error.is_retryable() => SaveError::Unknown(error),
-            Unstored::Failed(error) => SaveError::Refused(error),
+            Unstored::Lost(_, Some(doubt)) | Unstored::Failed(_, Some(doubt)) => {
+                SaveError::Unknown(doubt)
+            }
+            Unstored::Lost(lost, None) => SaveError::Lost(lost),
+            Unstored::Failed(error, None) => SaveError::Refused(error),
         })
     }
 

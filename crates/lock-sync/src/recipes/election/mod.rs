@@ -233,9 +233,9 @@ impl Election {
             let stored = limit.bound(bare, storing).await?;
             match stored {
                 Ok(()) => return Ok(Leadership::new(remote.clone(), hold)),
-                Err(Unstored::Lost(_)) if attempts < ATTEMPTS => {}
-                Err(Unstored::Lost(lost)) => return Err(Denial::Lost(lost)),
-                Err(Unstored::Failed(error)) => return Err(Denial::Failed(error)),
+                Err(Unstored::Lost(..)) if attempts < ATTEMPTS => {}
+                Err(Unstored::Lost(lost, _)) => return Err(Denial::Lost(lost)),
+                Err(Unstored::Failed(error, _)) => return Err(Denial::Failed(error)),
             }
         }
     }

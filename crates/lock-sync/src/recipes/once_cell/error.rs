@@ -47,8 +47,8 @@ denied!(OnceCellError<E>);
 impl<E> From<Unstored> for OnceCellError<E> {
     fn from(unstored: Unstored) -> Self {
         match unstored {
-            Unstored::Lost(lost) => Self::Lost(lost),
-            Unstored::Failed(error) => Self::Backend(error),
+            Unstored::Lost(lost, _) => Self::Lost(lost),
+            Unstored::Failed(error, _) => Self::Backend(error),
         }
     }
 }
