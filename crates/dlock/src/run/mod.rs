@@ -82,8 +82,14 @@ fn say(code: u8, what: &str) -> u8 {
     code
 }
 
-fn store_failed(codes: Codes, error: &Error) -> u8 {
-    fail(if is_usage(error) { USAGE } else { codes.backend_code }, error)
+/// The error of the store behind an error.
+fn of_store<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+    iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
+}
+
+fn store_failed(codes: Codes, error: &(dyn StdError + 'static)) -> u8 {
+    let is_mistake = of_store(error).is_some_and(is_usage);
+    fail(if is_mistake { USAGE } else { codes.backend_code }, error)
 }
 
 fn signalled(signal: Signal) -> u8 {
@@ -205,19 +211,11 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     ended
 }
 
-/// The error of the store behind an error.
-fn of_store<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
-    iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
-}
-
 fn refused(denied: &Denied, key: &Key, codes: Codes) -> u8 {
     match denied {
         Denied::Busy => say(codes.busy_code, &format!("{key} is not free")),
         Denied::Timeout => say(codes.timeout_code, &format!("{key} was not free in time")),
-        Denied::Failed(error) => {
-            let is_mistake = of_store(&**error).is_some_and(is_usage);
-            fail(if is_mistake { USAGE } else { codes.backend_code }, &**error)
-        }
+        Denied::Failed(error) => store_failed(codes, &**error),
     }
 }
 
