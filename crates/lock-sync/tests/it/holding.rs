@@ -177,7 +177,7 @@ async fn a_lease_of_a_store_that_becomes_slow_is_renewed() {
     assert!(there.try_lock().await.is_err());
 }
 
-/// The store gives the lock to the next in line for a second, and answers after a third of a second.
+/// The store gives the lock to the next in line for a second, and answers after 300 ms.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_a_slow_store_hands_over_is_renewed() {
     let pair = Pair::local_with(|builder| builder.ttl(Duration::from_secs(30)));

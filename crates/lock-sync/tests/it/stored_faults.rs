@@ -163,18 +163,23 @@ async fn a_save_without_an_answer_is_settled_before_the_next_guard() {
     drop((guard, there));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refused_save_does_not_hide_an_earlier_one_without_an_answer() {
-    let pair = short();
-    let (here, _there) = pair.stored();
-    let mut guard = here.lock().await.unwrap();
-    *guard = 9;
+/// Saves a value, and goes away before there is an answer.
+async fn save_in_vain(pair: &Pair, guard: &mut StoredMutexGuard<u32>) {
+    **guard = 9;
     let gate = pair.ours.faults().on(Verb::Cell).hold_requests();
     let mut saving = Box::pin(guard.save());
     assert!(poll_once(saving.as_mut()).await.is_pending());
     drop(saving);
     drop(gate);
     pair.ours.faults().heal();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_save_does_not_hide_an_earlier_one_without_an_answer() {
+    let pair = short();
+    let (here, _there) = pair.stored();
+    let mut guard = here.lock().await.unwrap();
+    save_in_vain(&pair, &mut guard).await;
     pair.ours.faults().on(Verb::Cell).fail_next(1, ErrorKind::Denied);
     assert!(matches!(guard.save().await, Err(SaveError::Refused(_))));
     let before = pair.ours.stats().acquires;
@@ -207,13 +212,7 @@ async fn a_holder_whose_commit_was_refused_after_a_save_without_an_answer_hears_
     let pair = short();
     let (here, _there) = pair.stored();
     let mut guard = here.lock().await.unwrap();
-    *guard = 9;
-    let gate = pair.ours.faults().on(Verb::Cell).hold_requests();
-    let mut saving = Box::pin(guard.save());
-    assert!(poll_once(saving.as_mut()).await.is_pending());
-    drop(saving);
-    drop(gate);
-    pair.ours.faults().heal();
+    save_in_vain(&pair, &mut guard).await;
     pair.ours.faults().on(Verb::Cell).fail_next(1, ErrorKind::Denied);
     let Err(CommitError::Refused { guard, .. }) = guard.commit().await else { panic!() };
     pair.store.force_release(&Key::new("it").unwrap()).await.unwrap();
