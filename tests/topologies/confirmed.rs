@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Hint, Released, Renew,
-    Renewal,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, Clock, Error, ErrorKind, Hint, Released,
+    Renew, Renewal,
 };
 use lock_redis::RedisBackend;
 use lock_sync::{Locks, MutexGuard, OwnedMutexGuard};
@@ -173,6 +173,22 @@ async fn other_requests_are_answered_while_a_grant_waits_for_its_confirmation() 
     set.pass();
     let outcome = soon(asking).await.unwrap();
     assert!(matches!(outcome, Ok(AcquireOutcome::Granted(_))), "{outcome:?}");
+}
+
+/// The primary has carried out a write before it refuses to wait for its replicas.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_confirmation_is_refused_is_in_doubt() {
+    let set = Set::start(1);
+    let (backend, held) = (set.client(), claim("held"));
+    eventually_granted(&backend, &held).await;
+    let token = granted(&backend, &held).await.tokens.last();
+    set.primary.cli(&["ACL", "SETUSER", "default", "-wait"]);
+    let in_doubt = |error: &Error| assert!(error.is_retryable(), "{error}");
+    in_doubt(&backend.store(&held, token, Some(b"5")).await.unwrap_err());
+    in_doubt(&backend.commit(&held, token, b"6").await.unwrap_err());
+    set.primary.cli(&["ACL", "SETUSER", "default", "+wait"]);
+    let kept = backend.load(&held.key).await.unwrap();
+    assert_eq!(kept.map(|cell| cell.value), Some(b"6".to_vec()));
 }
 
 #[test]

@@ -112,7 +112,8 @@ pub trait CellBackend: Backend {
     /// Stores the value beside the lock that this claim holds, and releases the claim.
     ///
     /// `token` is the fencing token of the holder. The default implementation stores, and then releases. A store
-    /// that can do both in one step SHOULD do so.
+    /// that can do both in one step SHOULD do so. An error after the value was written MUST be retryable: see
+    /// [`Stored::in_doubt`].
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ pub trait CellBackend: Backend {
                 return Ok(Committed::late(kept.as_ref(), token, value));
             }
         }
-        Ok(match self.release(claim).await? {
+        Ok(match self.release(claim).await.map_err(Stored::in_doubt)? {
             Released::Freed { told } => Committed::Done { told },
             // The lease has ended by itself since the value was stored.
             Released::NotHeld => Committed::Done { told: 0 },
@@ -277,6 +278,30 @@ pub enum Stored {
     /// The claim does not hold the lock, or the present value has a higher token. Nothing was
     /// written, on any node.
     NotHeld,
+}
+
+impl Stored {
+    /// The error of a request that may have written the value before it failed: a [retryable](Error::is_retryable)
+    /// error. Another error would say that nothing was written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lock_core::{Error, ErrorKind, Stored};
+    ///
+    /// let refused = Error::new(ErrorKind::Denied, "the user may not release leases");
+    /// let error = Stored::in_doubt(refused);
+    /// assert!(error.is_retryable());
+    /// assert!(error.to_string().ends_with("the user may not release leases"));
+    /// ```
+    #[must_use]
+    pub fn in_doubt(error: Error) -> Error {
+        if error.is_retryable() {
+            return error;
+        }
+        let message = format!("the value may have been written: {error}");
+        Error::with_source(ErrorKind::NotReady, message, error)
+    }
 }
 
 /// What the holder of a lock would load: a value, or that there is none.

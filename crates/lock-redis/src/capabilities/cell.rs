@@ -1,9 +1,7 @@
 //! A small value beside a lock.
 
 use async_trait::async_trait;
-use lock_core::{
-    Cell, CellBackend, Claim, Committed, Error, ErrorKind, FencingToken, Key, Released, Stored,
-};
+use lock_core::{Cell, CellBackend, Claim, Committed, Error, FencingToken, Key, Released, Stored};
 
 use crate::hub::number;
 use crate::keys::Names;
@@ -56,7 +54,7 @@ impl CellBackend for RedisBackend {
             let is_written = |answer: &Answer| answer.reply == Reply::Int(1);
             site.confirmed(names, || site.run(call()), is_written).await
         };
-        match self.route(names, store).await??.reply {
+        match self.route(names, store).await?.map_err(Stored::in_doubt)?.reply {
             Reply::Int(1) => Ok(Stored::Written),
             Reply::Int(0) => Ok(Stored::NotHeld),
             _ => Err(verbs::unintelligible("store")),
@@ -77,7 +75,7 @@ impl CellBackend for RedisBackend {
             let is_done = |(committed, _): &(Committed, _)| *committed != Committed::NotHeld;
             site.confirmed(names, || site.commit(names, claim, (token, value)), is_done).await
         };
-        let (committed, ended) = self.route(names, commit).await??;
+        let (committed, ended) = self.route(names, commit).await?.map_err(Stored::in_doubt)?;
         if let Some(ended) = ended {
             self.noted(names, claim, ended).await;
         }
@@ -114,12 +112,10 @@ impl Site {
     }
 }
 
-/// A retryable error for a failure after the write. A refusal would say that nothing was written. A repetition by the
-/// client could say so, too, if another holder has written meanwhile. So only the caller repeats the commit.
+/// The failure of a step after the write. If the client repeated the commit by itself, and another holder had written
+/// meanwhile, the answer would be that nothing was written. So only the caller repeats the commit.
 fn after_writing(failure: Failure) -> Failure {
-    let error = failure.into_error();
-    let message = format!("the value is written, and the lease is not released: {error}");
-    Failure::Error(Error::new(ErrorKind::NotReady, message))
+    Failure::Error(Stored::in_doubt(failure.into_error()))
 }
 
 fn on_cell(script: &'static Script, names: &Names<'_>, room: usize) -> Call {
@@ -146,6 +142,7 @@ fn loaded(reply: Reply) -> Option<Option<Cell>> {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::ErrorKind;
     use proptest::prelude::*;
 
     use super::*;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::memory::Verb;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, CellBackend, Claim, ErrorKind, FencingToken, Released, Renew,
-    Renewal, Stored,
+    Acquire, AcquireOutcome, Backend, CellBackend, Claim, Committed, ErrorKind, FencingToken,
+    Released, Renew, Renewal, Stored,
 };
 use tokio::time::{Instant, sleep};
 
@@ -237,6 +237,18 @@ async fn a_node_that_a_contender_leaves_soon_gets_the_value_as_well() {
     assert_eq!(held.kept_by(held.other).await, Some(b"value".to_vec()));
     held.release().await;
     until(|| held.cluster.leases() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_release_is_refused_may_have_written_the_value() {
+    let held = Held::begin().await;
+    let releases = |node_number| node(&held.quorum, node_number).faults().on(Verb::Release);
+    (0..5).for_each(|node| releases(node).fail(ErrorKind::Denied));
+    let commit = || held.quorum.commit(&held.claim, held.token, b"value");
+    let error = commit().await.unwrap_err();
+    assert!(error.is_retryable(), "nothing was written: {error}");
+    assert_eq!(held.loaded().await, Some((b"value".to_vec(), true)));
+    assert_eq!(commit().await.unwrap(), Committed::Done { told: 0 });
 }
 
 /// One node of the majority has lost its data, and a contender has the votes of both other nodes for a moment.

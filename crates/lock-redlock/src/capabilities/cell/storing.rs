@@ -187,7 +187,7 @@ fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Stored>) -> Result<(
     match writes.fate(asked.open().len()) {
         Fate::Written => Ok((writes.written, Stored::Written)),
         Fate::Refused => Ok((0, Stored::NotHeld)),
-        Fate::InDoubt => Err(in_doubt(failure())),
+        Fate::InDoubt => Err(Stored::in_doubt(failure())),
         Fate::Failed => Err(failure()),
     }
 }
@@ -195,12 +195,4 @@ fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Stored>) -> Result<(
 fn no_vote_in_time() -> Error {
     let message = "it has not voted for the lease, and is known to answer late or not at all";
     Error::new(ErrorKind::NotReady, message)
-}
-
-/// An error after which some nodes may have the value.
-fn in_doubt(error: Error) -> Error {
-    if error.is_retryable() {
-        return error;
-    }
-    Error::with_source(ErrorKind::NotReady, error.to_string(), error)
 }
