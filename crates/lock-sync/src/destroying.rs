@@ -182,13 +182,13 @@ impl<B: ?Sized> Locks<B> {
         if self.backend.require(Capability::Keep).is_ok() {
             let erase = || self.backend.store(&write.claim, write.token, None);
             if repeat(lock, hold, erase).await? != Stored::Written {
-                return Err(DestroyError::Lost(hold.loss()));
+                return Err(DestroyError::Lost(hold.disown()));
             }
         }
         if let Some(counter) = self.shared.backend.capabilities().counter()
             && !repeat(lock, hold, || counter.undeclare(&write.claim)).await?
         {
-            return Err(DestroyError::Lost(hold.loss()));
+            return Err(DestroyError::Lost(hold.disown()));
         }
         hold.wrote(None);
         Ok(())

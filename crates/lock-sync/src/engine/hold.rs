@@ -222,7 +222,13 @@ impl Hold {
         self.lease().check(self.id().serial(), self.right.until, now)
     }
 
-    /// Why this hold is over, if the store says that it no longer knows the lease.
+    /// The store has told this holder that it does not know the lease. Ends the lease, and returns why.
+    pub(crate) fn disown(&self) -> LeaseLost {
+        self.entry.event(|machine| machine.disown(self.id()));
+        self.loss()
+    }
+
+    /// Why this hold is over.
     pub(crate) fn loss(&self) -> LeaseLost {
         self.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
     }

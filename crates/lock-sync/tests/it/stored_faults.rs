@@ -208,6 +208,25 @@ async fn a_lease_that_the_store_does_not_know_goes_to_no_other_task() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_holder_whose_save_finds_the_lease_lost_hears_of_that_at_once() {
+    // Without an answer to the first request, the second finds the lease lost.
+    for without_answer in [0, 1] {
+        let pair = short();
+        let (here, _there) = pair.stored();
+        let mut guard = here.lock().await.unwrap();
+        let lease = StoredMutexGuard::lease(&guard);
+        let mut losing = Box::pin(lease.lost());
+        assert!(poll_once(losing.as_mut()).await.is_pending());
+        pair.store.forget();
+        pair.ours.faults().on(Verb::Cell).lose_replies(without_answer);
+        let Err(SaveError::Lost(lost)) = guard.save().await else { panic!() };
+        assert_eq!(lost.reason(), LossReason::Revoked);
+        assert!(!lease.is_valid(), "the lease is valid until its next renewal");
+        assert_eq!(losing.await.reason(), LossReason::Revoked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_holder_whose_commit_was_refused_after_a_save_without_an_answer_hears_of_its_loss() {
     let pair = short();
     let (here, _there) = pair.stored();

@@ -62,15 +62,9 @@ impl<W> Machine<W> {
 
     /// The store has answered a request.
     pub(in super::super) fn attempt_done(&mut self, asked: &Claim, result: &AcquireAnswer) {
-        match self.seat_of(asked.owner).map(|seat| (seat, &self.seats[seat])) {
-            Some((seat, Seat::Asking(asking))) if asking.request.sent => {
-                self.answered(seat, result)
-            }
-            _ => self.refuse(asked, result),
-        }
-    }
-
-    fn answered(&mut self, seat: usize, result: &AcquireAnswer) {
+        let sent = |seat: &Seat| matches!(seat, Seat::Asking(asking) if asking.request.sent);
+        let seat = self.seat_of(asked.owner).filter(|seat| sent(&self.seats[*seat]));
+        let Some(seat) = seat else { return self.refuse(asked, result) };
         let Seat::Asking(mut asking) = std::mem::replace(&mut self.seats[seat], Seat::Free) else {
             return;
         };
@@ -87,9 +81,7 @@ impl<W> Machine<W> {
                     self.doubt();
                 }
             }
-            Ok(refusal @ (Busy { .. } | Queued { .. })) => {
-                self.refused(seat, asking, refusal);
-            }
+            Ok(refusal @ (Busy { .. } | Queued { .. })) => self.refused(seat, asking, refusal),
             Ok(_) => {
                 let unreadable = "an outcome this version cannot read";
                 self.failed(seat, asking, &Error::new(ErrorKind::Protocol, unreadable));

@@ -5,10 +5,17 @@ use std::sync::Arc;
 use super::leased::Stage;
 use super::seat::Seat;
 use super::{Fact, Machine, Op};
-use crate::engine::holds::State;
+use crate::engine::holds::{HoldId, State};
 use crate::error::{LeaseLost, LossReason};
 
 impl<W> Machine<W> {
+    /// The store has told this holder that it does not know the lease.
+    pub(in super::super) fn disown(&mut self, hold: HoldId) {
+        if self.held_mut(hold).is_some() {
+            self.lose(hold.seat(), LossReason::Revoked);
+        }
+    }
+
     /// The lease on this seat is over, for all of its holders.
     pub(super) fn lose(&mut self, seat: usize, reason: LossReason) {
         let Some(leased) = self.seats[seat].leased_mut() else { return };

@@ -71,9 +71,7 @@ impl<W> Machine<W> {
         match renewal {
             // A guard that has reported the loss must not become valid again.
             _ if !leased.lease.is_valid(now) => self.lose(seat, LossReason::Expired),
-            Renewal::Lost if ambiguous => {
-                leased.renewal.by(now + SOON.max(ttl / 30), false);
-            }
+            Renewal::Lost if ambiguous => leased.renewal.by(now + SOON.max(ttl / 30), false),
             Renewal::Lost => self.lose(seat, LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, contention } => {
                 leased.lease.extend(*valid_until, now);

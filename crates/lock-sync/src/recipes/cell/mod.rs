@@ -109,7 +109,7 @@ impl RemoteCell {
             match self.bare.ask(self.backend.load_under(&claim)).await {
                 Ok(cell) => return Ok(cell),
                 Err(error) if error.kind() == ErrorKind::NotHeld => {
-                    return Err(Denial::Lost(hold.loss()));
+                    return Err(Denial::Lost(hold.disown()));
                 }
                 Err(error) => retries.after(error).await?,
             }
@@ -132,7 +132,7 @@ impl RemoteCell {
             let storing = self.backend.store(&claim, hold.fencing_token(), value);
             let error = match self.bare.ask(storing).await {
                 Ok(Stored::Written) => return Ok(()),
-                Ok(_) => return Err(Unstored::Lost(hold.loss(), doubt)),
+                Ok(_) => return Err(Unstored::Lost(hold.disown(), doubt)),
                 Err(error) => error,
             };
             if error.is_retryable() {

@@ -68,7 +68,6 @@ impl RemoteCell {
         match self.send(hold, &write, value).await {
             Ok(_) => {}
             Err(Unclear::Clear(unwritten)) => {
-                // A lease that the store does not know goes to no other task.
                 if let Unwritten::Refused(_) = unwritten {
                     hold.wrote(None);
                 }
@@ -135,7 +134,11 @@ impl RemoteCell {
             }
             match self.send_once(write, value).await {
                 Ok(Committed::Done { told }) => return Ok(told),
-                Ok(_) => return Err(unclear(doubt, Unwritten::Lost(hold.loss()))),
+                // An earlier request without an answer may have written the value and ended the lease.
+                Ok(_) if doubt.is_some() && write.ends => {
+                    return Err(unclear(doubt, Unwritten::Lost(hold.loss())));
+                }
+                Ok(_) => return Err(unclear(doubt, Unwritten::Lost(hold.disown()))),
                 Err(error) if !error.is_retryable() => {
                     return Err(unclear(doubt, Unwritten::Refused(error)));
                 }
