@@ -120,7 +120,7 @@ impl BareLock {
     }
 
     /// How long a caller waits for a silent store, and whether this also holds for a caller with a limit.
-    fn patience(&self) -> (Duration, bool) {
+    pub(crate) fn patience(&self) -> (Duration, bool) {
         let policy = self.entry.policy();
         (policy.patience(), policy.outage_limit.is_some())
     }

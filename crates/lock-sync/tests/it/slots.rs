@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
@@ -357,14 +358,59 @@ async fn a_slot_that_the_store_refuses_is_left_out() {
     }
 }
 
-async fn one_slot_is_left_out(refuses: fn(&Key) -> Option<ErrorKind>) {
+/// The other slots stay taken, so only the slot that failed can come free.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_the_store_refused_is_asked_for_again() {
+    static REFUSALS: AtomicU32 = AtomicU32::new(0);
+    static IS_BACK: AtomicBool = AtomicBool::new(false);
+    let refuses = |key: &Key| {
+        let is_out = key.as_bytes().ends_with(b"#1") && !IS_BACK.load(Ordering::Relaxed);
+        REFUSALS.fetch_add(is_out.into(), Ordering::Relaxed);
+        is_out.then_some(ErrorKind::ForeignKey)
+    };
+    let semaphore = over(Basic::without(MemoryBackend::new(), refuses));
+    let _taken = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+    let mut third = Box::pin(semaphore.acquire());
+    assert!(tokio::time::timeout(TTL * 100, third.as_mut()).await.is_err());
+    let refusals = REFUSALS.load(Ordering::Relaxed);
+    assert!((6..20).contains(&refusals), "{refusals} refusals");
+    IS_BACK.store(true, Ordering::Relaxed);
+    let found = tokio::time::timeout(TTL * 17, third).await.expect("it is not asked for again");
+    assert_eq!(found.unwrap().slot(), 1);
+}
+
+/// The waits for the slots begin and fail at different times.
+#[tokio::test(start_paused = true)]
+async fn an_endless_wait_ends_if_the_whole_store_is_silent() {
+    static IS_OUT: AtomicBool = AtomicBool::new(false);
+    fn is_second(key: &Key) -> bool {
+        key.as_bytes().ends_with(b"#1")
+    }
     let store = MemoryBackend::new();
-    let locks = Locks::builder(Basic::without(store.client(), refuses))
-        .ttl(TTL)
-        .on_runtime(tokio::runtime::Handle::current())
-        .build()
-        .unwrap();
-    let semaphore = locks.slot_semaphore("slots", 3).unwrap();
+    let refuses = |key: &Key| is_second(key).then_some(ErrorKind::ForeignKey);
+    let theirs = over(Basic::without(store.client(), refuses));
+    let _taken = (theirs.acquire().await.unwrap(), theirs.acquire().await.unwrap());
+    let fails = |key: &Key| {
+        let fails = is_second(key) || IS_OUT.load(Ordering::Relaxed);
+        fails.then_some(ErrorKind::Unreachable)
+    };
+    let ours = over(Basic::without(store.client(), fails));
+    let mut waiting = Box::pin(ours.acquire());
+    // By then, the second wait for the second slot is under way.
+    assert!(tokio::time::timeout(TTL / 2 * 5, waiting.as_mut()).await.is_err());
+    IS_OUT.store(true, Ordering::Relaxed);
+    let ended = tokio::time::timeout(TTL * 40, waiting).await.expect("it waits for ever");
+    assert!(matches!(ended, Err(AcquireError::Backend(_))), "{ended:?}");
+}
+
+/// Three slots.
+fn over(backend: Basic) -> SlotSemaphore {
+    let locks = Locks::builder(backend).ttl(TTL).on_runtime(tokio::runtime::Handle::current());
+    locks.build().unwrap().slot_semaphore("slots", 3).unwrap()
+}
+
+async fn one_slot_is_left_out(refuses: fn(&Key) -> Option<ErrorKind>) {
+    let semaphore = over(Basic::without(MemoryBackend::new(), refuses));
     let first = semaphore.acquire().await.unwrap();
     let second = semaphore.acquire().await.unwrap();
     assert_eq!(HashSet::from([first.slot(), second.slot()]), HashSet::from([0, 2]));

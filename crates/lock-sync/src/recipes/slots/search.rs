@@ -4,10 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use lock_core::{Error, Mode};
+use lock_core::{Backoff, Error, Mode};
 use tokio::task::coop::poll_proceed;
 
 use crate::bare::{Acquiring, Alarm, BareLock, Denial, Hold, Limit, Wait, unanswered};
+
+/// The longest pause before a wait for a failed slot begins again, in first pauses.
+const LONGEST: u32 = 16;
 
 /// A wait for one of several slots. It can be dropped at any point.
 ///
@@ -41,10 +44,17 @@ enum State {
 /// A slot, and the wait for it.
 type Place = (usize, Acquiring);
 
-/// The waits for all slots that have not failed.
+/// The waits for all slots.
 struct Lines {
     places: Vec<Place>,
-    /// Why the waits for the other slots failed.
+    /// The slots whose waits have failed.
+    failed: Vec<usize>,
+    /// Rings when the waits for these slots begin again.
+    again: Option<Alarm>,
+    /// The pauses before that. A silent store is patiently asked for no longer than a pause. So if the whole store is
+    /// silent, all waits have failed at some time, and the search fails.
+    pauses: Backoff,
+    /// Why the last wait failed.
     denial: Option<Denial>,
 }
 
@@ -97,7 +107,14 @@ impl Search {
                         }
                     }
                 }
-                State::Waiting(lines) => return lines.poll(context),
+                State::Waiting(lines) => {
+                    let found = lines.poll(context);
+                    if found.is_ready() {
+                        return found;
+                    }
+                    let failed = ready!(lines.poll_again(&self.slots[0], context));
+                    self.rejoin(failed);
+                }
                 State::Done => panic!("a future for a permit was polled after it had completed"),
             }
         }
@@ -126,19 +143,30 @@ impl Search {
     }
 
     fn attempt(&mut self, tried: usize, alarm: Alarm) {
-        let place = self.place(tried, Wait::Try);
+        let place = self.place(self.after_first(tried), Wait::Try);
         self.state = State::Trying { tried, place, alarm };
     }
 
     fn stand_in_line(&mut self) {
-        let wait = self.limit.wait(&self.slots[0]);
-        let places = (0..self.slots.len()).map(|after| self.place(after, wait)).collect();
-        self.state = State::Waiting(Lines { places, denial: None });
+        self.state = State::Waiting(Lines::new(&self.slots[0]));
+        self.rejoin((0..self.slots.len()).map(|after| self.after_first(after)).collect());
     }
 
-    /// The wait for the slot with this offset from the first slot.
-    fn place(&self, after: usize, wait: Wait) -> Place {
-        let slot = (self.first + after) % self.slots.len();
+    /// Waits for these slots, too.
+    fn rejoin(&mut self, slots: Vec<usize>) {
+        let wait = self.limit.wait(&self.slots[0]);
+        let places: Vec<_> = slots.into_iter().map(|slot| self.place(slot, wait)).collect();
+        if let State::Waiting(lines) = &mut self.state {
+            lines.places.extend(places);
+        }
+    }
+
+    /// The slot with this offset from the first slot.
+    fn after_first(&self, offset: usize) -> usize {
+        (self.first + offset) % self.slots.len()
+    }
+
+    fn place(&self, slot: usize, wait: Wait) -> Place {
         let mut acquiring = self.slots[slot].acquiring(Mode::Exclusive, wait);
         if self.on_driver {
             acquiring.on_driver();
@@ -148,6 +176,23 @@ impl Search {
 }
 
 impl Lines {
+    fn new(any: &BareLock) -> Self {
+        let pause = any.patience().0.max(any.ttl());
+        let pauses = Backoff::new(pause, LONGEST * pause);
+        Self { places: Vec::new(), failed: Vec::new(), again: None, pauses, denial: None }
+    }
+
+    /// The slots whose waits have failed, when it is time to wait for them again.
+    fn poll_again(&mut self, any: &BareLock, context: &mut Context<'_>) -> Poll<Vec<usize>> {
+        if self.failed.is_empty() {
+            return Poll::Pending;
+        }
+        let again = self.again.get_or_insert_with(|| any.alarm(self.pauses.fail()));
+        ready!(Pin::new(again).poll(context));
+        self.again = None;
+        Poll::Ready(std::mem::take(&mut self.failed))
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(usize, Hold), Denial>> {
         let mut at = 0;
         while let Some((slot, place)) = self.places.get_mut(at) {
@@ -156,7 +201,10 @@ impl Lines {
                 Poll::Ready(Ok(hold)) => return Poll::Ready(Ok((*slot, hold))),
                 Poll::Ready(Err(Denial::Closed)) => return Poll::Ready(Err(Denial::Closed)),
                 Poll::Ready(Err(denial)) => {
-                    drop(self.places.remove(at));
+                    let (slot, _) = self.places.remove(at);
+                    if matches!(denial, Denial::Failed(_)) {
+                        self.failed.push(slot);
+                    }
                     // An error says more than a timeout.
                     if !matches!(self.denial, Some(Denial::Failed(_))) {
                         self.denial = Some(denial);
