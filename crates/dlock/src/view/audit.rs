@@ -1,10 +1,10 @@
-//! The audit line of a forced release: the requester, the ended leases, and their holders.
+//! The audit line of a forced release: the requester, the outcome, and the holders.
 
+use std::fmt;
 use std::os::unix::net::UnixDatagram;
 
-use lock_core::{Inspection, Key, Label};
+use lock_core::{Error, ErrorKind, Inspection, Key, Label};
 
-use crate::tell::tell;
 use crate::view::records::name;
 use crate::view::shown::count;
 
@@ -33,18 +33,54 @@ impl Requester {
     }
 }
 
-/// The line: the requester, the lock, how many leases ended, and the holders that an inspection saw just before.
-pub(crate) fn line(requester: &Requester, lock: &Key, ended: u64, before: &Inspection) -> String {
+/// The outcome of a forced release that was sent.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The store has ended so many leases.
+    Ended(u64),
+    /// The store has answered with an error, or not at all.
+    Failed(Error),
+    /// `dlock` ended before the answer.
+    Left,
+}
+
+/// Readers of the log compare these words, so they contain no message of the store.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ended(leases) => return write!(f, "{} ended", count(*leases, "lease")),
+            Self::Failed(error) if is_refusal(error) => "no lease ended, because the store refused",
+            Self::Failed(_) => "outcome unknown, because the store gave no clear answer",
+            Self::Left => "outcome unknown, because dlock ended before the answer",
+        })
+    }
+}
+
+/// Whether the store has certainly ended no lease.
+fn is_refusal(error: &Error) -> bool {
+    use ErrorKind::{Denied, ForeignKey, InvalidConfig, InvalidKey, InvalidTtl, Unsupported};
+    matches!(
+        error.kind(),
+        Denied | ForeignKey | InvalidConfig | InvalidKey | InvalidTtl | Unsupported
+    )
+}
+
+/// The line: the requester, the lock, the outcome, and the holders that an inspection saw just before.
+pub(crate) fn line(
+    requester: &Requester,
+    lock: &Key,
+    outcome: &Outcome,
+    before: &Inspection,
+) -> String {
     let Requester { label, user, uid } = requester;
     let holders: Vec<_> = before.holders.iter().map(ToString::to_string).collect();
     let others = before.holding.saturating_sub(holders.len() as u64);
     let others = if others > 0 { format!(" and {others} more") } else { String::new() };
     let (host, pid) = (rustix::system::uname(), std::process::id());
     format!(
-        "audit: {user}@{} ({label}, uid {uid}, process {pid}) released `{}` by force: {} ended; held by {}{others}",
+        "audit: {user}@{} ({label}, uid {uid}, process {pid}) released `{}` by force: {outcome}; held by {}{others}",
         host.nodename().to_string_lossy(),
         name(lock),
-        count(ended, "lease"),
         if holders.is_empty() { "no client that was seen".to_owned() } else { holders.join(", ") },
     )
 }
@@ -53,11 +89,6 @@ pub(crate) fn line(requester: &Requester, lock: &Key, ended: u64, before: &Inspe
 pub(crate) fn log(line: &str) {
     tracing::warn!(target: "dlock::audit", "{line}");
     to_syslog(SYSLOG, line);
-}
-
-/// Writes the line to standard error.
-pub(crate) fn show(line: &str) {
-    tell(line);
 }
 
 /// If the log is absent or full, it loses the line. Standard error has the line as well.
@@ -84,7 +115,7 @@ mod tests {
         let holder = Holder::new(Kind::Exclusive, Some(FencingToken::new(7)), Some(left));
         let holder = holder.labelled(Label::new("billing@web-3:71").ok());
         let seen = Inspection::new((vec![holder], 2), (Vec::new(), 0));
-        let line = line(&requester, &Key::new("a\nb").unwrap(), 2, &seen);
+        let line = line(&requester, &Key::new("a\nb").unwrap(), &Outcome::Ended(2), &seen);
         assert!(line.starts_with("audit: ann@"), "{line}");
         for part in [
             "(on call, uid 7, process ",
@@ -92,6 +123,25 @@ mod tests {
             "held by billing@web-3:71 (exclusive, token 7, 8.0s left) and 1 more",
         ] {
             assert!(line.contains(part), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_known_only_from_a_clear_answer() {
+        let failed = |kind| Outcome::Failed(Error::new(kind, "it says; held by")).to_string();
+        for kind in [ErrorKind::Denied, ErrorKind::ForeignKey, ErrorKind::Unsupported] {
+            assert_eq!(failed(kind), "no lease ended, because the store refused", "{kind:?}");
+        }
+        let unknown = "outcome unknown, because the store gave no clear answer";
+        for kind in [
+            ErrorKind::Timeout,
+            ErrorKind::Unreachable,
+            ErrorKind::NotReady,
+            ErrorKind::Protocol,
+            ErrorKind::ShuttingDown,
+            ErrorKind::Other,
+        ] {
+            assert_eq!(failed(kind), unknown, "{kind:?}");
         }
     }
 

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use lock_any::doctor::{Finding, hard_to_mend};
-use lock_core::{Error, FencingToken, Inspection, Key};
+use lock_core::{Error, ErrorKind, FencingToken, Inspection, Key};
 use lock_sync::{DestroyError, Locks};
 
 use crate::tell::tell;
-use crate::view::audit::{self, Requester};
+use crate::view::audit::{self, Outcome, Requester};
 use crate::view::confirm::{Answer, ask};
 use crate::view::records::name;
 use crate::view::shown::count;
+use crate::view::signals::Ends;
 
 /// The outcome of the command.
 #[derive(Debug)]
@@ -23,6 +24,36 @@ pub(crate) enum Ended {
     Refused,
     /// There is no terminal to ask at, and no `--yes`.
     NoTerminal,
+    /// This signal came before the answer of the store.
+    Signalled(i32),
+}
+
+/// A forced release that was sent.
+#[derive(Debug)]
+pub(crate) struct Forced {
+    pub(crate) outcome: Outcome,
+    /// The audit line, for standard error. The logs have it.
+    pub(crate) line: String,
+}
+
+/// Ends every lease on a lock, and writes the audit line to the logs. If `leaving` ends before the store has answered,
+/// the outcome is unknown.
+pub(crate) async fn force(
+    locks: &Locks,
+    requester: &Requester,
+    key: &Key,
+    before: &Inspection,
+    leaving: impl Future<Output = ()>,
+) -> Forced {
+    let outcome = tokio::select! {
+        // An answer that has come counts.
+        biased;
+        ended = locks.force_release(key.clone()) => ended.map_or_else(Outcome::Failed, Outcome::Ended),
+        () = leaving => Outcome::Left,
+    };
+    let line = audit::line(requester, key, &outcome, before);
+    audit::log(&line);
+    Forced { outcome, line }
 }
 
 /// Ends every lease on a lock, of any owner. The holders learn of it from the store.
@@ -51,11 +82,21 @@ pub(crate) async fn release(
             return Ok(Ended::Nothing(what));
         }
     }
-    let ended = locks.force_release(key.clone()).await?;
-    let line = audit::line(requester, key, ended, &seen);
-    audit::log(&line);
-    audit::show(&line);
-    Ok(Ended::Done(format!("{}: {} ended", name(key), count(ended, "lease"))))
+    // Only now, so that a signal ends the program while it asks.
+    let mut ends = Ends::new().map_err(|error| {
+        Error::with_source(ErrorKind::Other, "cannot listen for signals", error)
+    })?;
+    let mut signal = None;
+    let leaving = async { signal = Some(ends.next().await) };
+    let Forced { outcome, line } = force(locks, requester, key, &seen, leaving).await;
+    tell(line);
+    match outcome {
+        Outcome::Ended(ended) => {
+            Ok(Ended::Done(format!("{}: {} ended", name(key), count(ended, "lease"))))
+        }
+        Outcome::Failed(error) => Err(error),
+        Outcome::Left => Ok(Ended::Signalled(signal.unwrap_or_default())),
+    }
 }
 
 pub(crate) fn tokens(seen: &Inspection) -> BTreeSet<Option<FencingToken>> {

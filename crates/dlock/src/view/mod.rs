@@ -132,6 +132,11 @@ impl From<io::Error> for Failed {
     }
 }
 
+/// The exit code by which a shell reports a program that a signal ended.
+fn signalled(signal: i32) -> u8 {
+    128 + signal as u8
+}
+
 fn found(found: bool) -> u8 {
     if found { OK } else { NOTHING }
 }
@@ -184,6 +189,7 @@ fn ended(ended: Ended) -> Result<u8, Failed> {
         Ended::NoTerminal => {
             Err(fail(USAGE, "there is no terminal to ask at: add --yes if you are sure"))
         }
+        Ended::Signalled(signal) => Ok(signalled(signal)),
     }
 }
 
@@ -215,8 +221,7 @@ async fn watch(args: TopArgs, site: &Site) -> Result<u8, Failed> {
         has_colors: site.has_colors,
         has_queue: sight.has_queue,
     };
-    // The exit code by which a shell reports a program that a signal ended.
-    Ok(top::run(top).await?.map_or(OK, |signal| 128 + signal as u8))
+    Ok(top::run(top).await?.map_or(OK, signalled))
 }
 
 async fn measure(args: BenchArgs, site: &Site) -> Result<u8, Failed> {

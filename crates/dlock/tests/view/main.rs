@@ -16,4 +16,5 @@ mod program;
 mod quorum;
 mod terminal;
 mod top;
+mod unanswered;
 mod usage;

@@ -12,6 +12,7 @@ mod screen;
 pub(crate) use self::draw::holder;
 
 use std::io::{self, IsTerminal};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, EventStream, KeyEventKind};
@@ -29,8 +30,9 @@ use self::keys::{Act, press};
 use self::model::Model;
 use self::scan::{News, Pace, Wish};
 use self::screen::Screen;
-use crate::view::audit::{self, Requester};
-use crate::view::ending::tokens;
+use crate::tell::tell;
+use crate::view::audit::{Outcome, Requester};
+use crate::view::ending::{Forced, force, tokens};
 use crate::view::records::name;
 use crate::view::shown::count;
 use crate::view::signals::Ends;
@@ -67,7 +69,7 @@ pub(crate) async fn run(top: Top) -> io::Result<Option<i32>> {
     drop(screen);
     // Only now, because the screen would hide these lines.
     for line in audits {
-        audit::show(&line);
+        tell(line);
     }
     ended
 }
@@ -77,8 +79,8 @@ pub(crate) fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// The outcome of a forced release, and the audit line.
-type Released = (Key, Result<(u64, String), Error>);
+/// A forced release, or why it was not sent.
+type Released = (Key, Result<Forced, Error>);
 
 /// The state between two events.
 struct Session {
@@ -87,6 +89,8 @@ struct Session {
     message_since: Option<Instant>,
     wish: watch::Sender<Wish>,
     releases: FuturesUnordered<BoxFuture<'static, Released>>,
+    /// Tells the releases that nothing waits for the store any more.
+    leaving: watch::Sender<bool>,
     audits: Vec<String>,
     /// Whether the screen shows the first page of the store.
     has_begun: bool,
@@ -102,6 +106,7 @@ impl Session {
             message_since: None,
             wish: watch::Sender::default(),
             releases: FuturesUnordered::new(),
+            leaving: watch::Sender::default(),
             audits: Vec::new(),
             has_begun: false,
         }
@@ -143,7 +148,16 @@ impl Session {
             }
         };
         scan.abort();
+        self.leave().await;
         ended
+    }
+
+    /// Ends the releases under way. Each of them that was sent gets its audit line.
+    async fn leave(&mut self) {
+        self.leaving.send_replace(true);
+        while let Some(released) = self.releases.next().await {
+            self.released(released);
+        }
     }
 
     fn draw(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
@@ -210,8 +224,9 @@ impl Session {
             Act::Release(key, seen) => {
                 self.say(format!("ending the leases on {} …", name(&key)));
                 let (locks, requester) = (top.locks.clone(), top.requester.clone());
+                let leaving = self.leaving.subscribe();
                 let release = async move {
-                    let released = release(&locks, &requester, &key, &seen).await;
+                    let released = release(&locks, &requester, &key, &seen, leaving).await;
                     (key, released)
                 };
                 self.releases.push(release.boxed());
@@ -220,12 +235,16 @@ impl Session {
     }
 
     fn released(&mut self, (key, released): Released) -> bool {
-        match released {
-            Ok((ended, line)) => {
-                self.audits.push(line);
+        let outcome = released.map_or_else(Outcome::Failed, |Forced { outcome, line }| {
+            self.audits.push(line);
+            outcome
+        });
+        match outcome {
+            Outcome::Ended(ended) => {
                 self.say(format!("{} ended on {}", count(ended, "lease"), name(&key)));
             }
-            Err(error) => self.say(format!("cannot release {}: {error}", name(&key))),
+            Outcome::Failed(error) => self.say(format!("cannot release {}: {error}", name(&key))),
+            Outcome::Left => {}
         }
         true
     }
@@ -247,14 +266,18 @@ async fn release(
     requester: &Requester,
     key: &Key,
     seen: &Inspection,
-) -> Result<(u64, String), Error> {
-    let before = locks.inspect(key.clone()).await?;
+    mut leaving: watch::Receiver<bool>,
+) -> Result<Forced, Error> {
+    let mut leaving = pin!(async { drop(leaving.wait_for(|is_leaving| *is_leaving).await) });
+    let before = tokio::select! {
+        before = locks.inspect(key.clone()) => before?,
+        () = &mut leaving => {
+            return Err(Error::new(ErrorKind::ShuttingDown, "dlock ended before it asked"));
+        }
+    };
     if tokens(&before) != tokens(seen) {
         let what = "its holders have changed, and none was ended";
         return Err(Error::new(ErrorKind::NotHeld, what));
     }
-    let ended = locks.force_release(key.clone()).await?;
-    let line = audit::line(requester, key, ended, &before);
-    audit::log(&line);
-    Ok((ended, line))
+    Ok(force(locks, requester, key, &before, leaving).await)
 }
