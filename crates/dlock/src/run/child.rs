@@ -5,11 +5,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use lock_core::Clock;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
 };
 use tokio::process::Child as Process;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The exit codes of shells for a program that cannot be run, and for a program that does not
 /// exist.
@@ -66,12 +67,22 @@ impl Child {
     /// Ends all processes of the group: with TERM, and with KILL when `grace` is over. If there is no grace, they get
     /// KILL alone, so that no process goes on for a moment.
     pub(super) async fn end(&mut self, grace: Duration) {
-        let until = Instant::now() + grace;
+        self.end_on(|| Clock::boot().now(), grace).await;
+    }
+
+    /// As [`end`](Self::end), on a clock that goes on while the computer is suspended, as leases do. The timers of the
+    /// runtime stop, so no wait for a timer is long.
+    async fn end_on(&mut self, clock: impl Fn() -> lock_core::Instant, grace: Duration) {
         if !grace.is_zero() {
+            let until = clock() + grace;
             self.signal_stopped(Signal::TERM);
-            _ = timeout_at(until, self.process.wait()).await;
-            while Instant::now() < until && self.has_group() {
-                sleep(LOOK).await;
+            let mut has_exited = false;
+            while clock() < until && self.has_group() {
+                if has_exited {
+                    sleep(LOOK).await;
+                } else {
+                    has_exited = timeout(LOOK, self.process.wait()).await.is_ok();
+                }
             }
         }
         self.signal(Signal::KILL);
@@ -96,4 +107,44 @@ pub(super) fn is_no_program(code: i32) -> bool {
 pub(super) fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::process::Stdio;
+
+    use lock_tests::soon;
+    use tokio::io::AsyncReadExt;
+    use tokio::process::Command;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A program that ignores TERM.
+    async fn stubborn() -> Child {
+        let script = "trap '' TERM; echo; while :; do sleep 0.01; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().unwrap();
+        let mut output = process.stdout.take().unwrap();
+        // The trap is set.
+        assert_eq!(output.read_u8().await.unwrap(), b'\n');
+        Child::new(process)
+    }
+
+    #[tokio::test]
+    async fn a_suspension_counts_as_a_part_of_the_grace() {
+        let mut child = stubborn().await;
+        let (begin, looks) = (Clock::boot().now(), Cell::new(0_u32));
+        // The computer is suspended for longer than the grace, after a few looks.
+        let clock = || {
+            looks.set(looks.get() + 1);
+            if looks.get() < 4 { begin } else { begin + HOUR * 2 }
+        };
+        soon(child.end_on(clock, HOUR)).await;
+        assert_eq!(child.wait().await.unwrap().signal(), Some(Signal::KILL.as_raw()));
+        assert!(looks.get() >= 4, "the program had a grace");
+    }
 }
