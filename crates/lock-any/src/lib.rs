@@ -17,14 +17,21 @@
 //! | `redis+sentinel://host,host/service/db` | the primary that these sentinels watch | `redis` |
 //! | `redis+cluster://host,host` | a cluster | `redis` |
 //! | `rediss://…`, `rediss+cluster://…`, `rediss+sentinel://…` | as above, with TLS | `redis`, `tls` |
-//! | `redlock+redis://host,host,host/db` | a quorum of servers, each of which fails on its own | `redlock` |
+//! | `redis+unix:///path`, `unix:///path` | one server at a socket | `redis` |
+//! | `redlock+redis://host,host,host/db`, `redlock+rediss://…` with TLS | a quorum of servers, each of which fails on its own | `redlock`; `tls` |
 //! | `redlock:redis://host/db postgres://host/database etcd://host,host` | a quorum of nodes of any kinds: the URL of each, with spaces between them | `redlock`, and those of the nodes |
 //! | `postgres://user:password@host,host/database`, `postgresql://…` | a PostgreSQL database, with `sslmode=require` over TLS | `postgres`; `tls` |
 //! | `etcd://user:password@host,host,host/prefix`, `etcds://…` with TLS | an etcd cluster | `etcd`; `tls` |
 //!
-//! A PostgreSQL database needs the schema of the locks, and [`init`] creates the schema. The
-//! [docs of the client](lock_postgres::PostgresBackend::builder) describe the options of the URL, and `direct=false`
-//! and `pooler=host:port` say how the URL leads through a pooler and past it. The documentation of
+//! Some options of a builder must have one value in all clients of a lock: `prefix`, `data_quarantine`, `confirm` and
+//! `term_quarantine` of lock-redis, and `max_ttl` of lock-redlock. No URL has these options. If an app sets one of them,
+//! its other clients must not use lock-any or `dlock run`. A client without `data_quarantine` or `confirm` may take a
+//! lock that has a holder. A client with another prefix does not find the locks.
+//!
+//! A PostgreSQL database needs the schema of the locks, and [`init`] creates the schema. tokio-postgres reads the options
+//! of a URL, for example `connect_timeout`. lock-postgres reads four more: `sslmode=verify-ca` and `sslmode=verify-full`,
+//! which mean `require`, and `direct=false` and `pooler=host:port`, which say how the URL leads through a pooler and past
+//! the pooler. The documentation of
 //! `lock-redis` describes the URLs of Redis, and [`EtcdBackend::open`](lock_etcd::EtcdBackend::open) the URLs of etcd,
 //! with the option that allows an old version. The URL `redlock+redis:` names several hosts, which
 //! share the login, the database and the options of the URL. A host and its port are the [name of a

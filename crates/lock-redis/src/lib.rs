@@ -44,9 +44,11 @@
 //!
 //! The builder has a method for each part of a URL: [`Builder::for_sentinels`] and [`Builder::for_cluster`] take the
 //! hosts as a list, [`Builder::login`] takes credentials that need no encoding, [`Builder::tls`] switches TLS on, and
-//! [`Builder::database`] chooses the database. The builder alone takes root certificates, the certificate of the client
-//! for mutual TLS, and a [provider](Builder::credentials), which supplies the credentials of each new connection.
-//! [`Builder::build`] refuses an invalid URL or option before anything is sent.
+//! [`Builder::database`] chooses the database. All other options are methods of the builder alone, for example the
+//! prefix, confirmed grants, the time limits, the certificates, and the [provider](Builder::credentials), which supplies
+//! the credentials of each new connection. [`Builder::build`] refuses an invalid URL before the client sends anything. A
+//! URL of sentinels or of a cluster with an unknown option is invalid. In a URL of one server, an unknown option has no
+//! effect.
 //!
 //! # Is the server fit?
 //!
@@ -82,14 +84,14 @@
 //! owner alone. No claim overtakes another: a new claim passes no claim in the queue, a reader passes no waiting
 //! writer, and one permit passes no request for many.
 //!
-//! - A place lives for [`Ttl::for_place`](lock_core::Ttl::for_place) and is kept by repeating the request. A place that
-//!   has expired, or whose client does not hear the grant, is passed over. No call clears away more than a few tens of
-//!   places.
-//! - A lease that is handed over is short ([`Ttl::for_grant`](lock_core::Ttl::for_grant)) until its owner renews it or
-//!   repeats the request. If the owner does neither, the lock goes to the next claim.
-//! - A client that has not subscribed again since a restart, a failover or the move of a slot keeps its turn: it gets
-//!   such a short lease, and finds out when it asks. Clients and scripts recognize such a client by `INFO`. Without that
-//!   right, its place is passed over.
+//! - A place lives for [`Ttl::for_place`](lock_core::Ttl::for_place). Its client keeps the place by repeating the request.
+//!   The script passes over a place that has expired, or whose client does not hear the grant. No call clears away more
+//!   than a few tens of places.
+//! - A lease that the script hands over is short ([`Ttl::for_grant`](lock_core::Ttl::for_grant)) until its owner renews
+//!   the lease or repeats the request. If the owner does neither, the next claim gets the lock.
+//! - If a client has not subscribed again since a restart, a failover or the move of a slot, it keeps its turn: the script
+//!   gives the client such a short lease, and the client finds out when it asks. Clients and scripts recognize such a
+//!   client by `INFO`. Without that right, the script passes over its place.
 //! - A holder that watches the key hears when a claim begins to wait.
 //! - A hand-over leaves another claim at the head of the queue, and tells the client of that claim when the turn of the
 //!   claim could come. So a waiter that is handed the lock and stays silent costs the others one such short lease.
@@ -264,8 +266,9 @@
 //! `lock:node@0`, shows this. The record names the run of the server and the history of its replication. If the record
 //! is missing or belongs to another run, [`standing`](lock_core::QuorumNode::standing) writes a new one, with the name
 //! of a new [quarantine](lock_core::Quarantine). Each ballot carries the record that it expects. The script that votes
-//! compares it with the record of the server. On a new connection, and then every 5 ms, the script also compares the
-//! record with the run and the history in `INFO`. What may be missed in between is in SECURITY.md. So a server abstains
+//! compares it with the record of the server. On a new connection, and then at most once in 5 ms, a vote also compares
+//! the record with the run and the history in `INFO`. SECURITY.md says which losses the client may miss in between. So a
+//! server abstains
 //!
 //! - after a restart, whether its data is empty or comes from an RDB file or an AOF, which brings back the record of an
 //!   earlier run;
@@ -305,9 +308,11 @@
 //!
 //! # Connections
 //!
-//! One for each tokio runtime in whose context the backend is used; in a cluster one for each of them and each primary
-//! in use. The first request opens it, and it is replaced when it breaks. With RESP2 there is one more for the watches.
-//! Under `lock-sync` there is one for each runtime whose tasks lock, and one for the driver.
+//! The client opens one connection for each tokio runtime that sends requests; in a cluster, one for each runtime and each
+//! primary in use. The first request opens the connection, and the client replaces a connection that breaks. More
+//! connections come in addition: with RESP2, one for the watches; behind sentinels, one to each sentinel for each runtime;
+//! with `confirm`, one for commits beside each of these connections. Under `lock-sync`, each runtime whose tasks lock and
+//! the runtime of the driver send requests.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -86,9 +86,9 @@
 //!
 //! | event | longest delay of other processes |
 //! | --- | --- |
-//! | a holder crashes | until its lease ends: [`ttl`](Builder::ttl) |
+//! | a holder crashes | until the store ends its lease: the [`ttl`](Builder::ttl), rounded up to the steps of the store, and the [lag](lock_core::Limits::lag) |
 //! | a process with a place is gone, and its connection is closed | none, or the [lag](lock_core::Limits::lag) of the store |
-//! | a process dies, or is stopped, when its turn has just come | the [claim time](lock_core::Limits::claim) of the store: at most a second, and three seconds on etcd. Then the next process in the queue asks |
+//! | a process dies, or is stopped, when its turn has just come | the [claim time](lock_core::Limits::claim) and the lag of the store: about a second, and three to four seconds on etcd. Then the next process in the queue asks |
 //! | several processes in a row die in this way | the claim time, and then until another process asks |
 //! | a message is lost, or the connection of a waiting process breaks | until that process connects again and asks, or until another process asks |
 //!
