@@ -47,6 +47,7 @@ mod shutdown;
 mod slots;
 mod stored;
 mod stored_faults;
+mod stored_losses;
 mod stored_model;
 mod support;
 mod together;
