@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use lock_core::{Error, Key};
 use lock_sync::{Lease, LockError, Locks};
-use rustix::process::Signal;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -31,7 +30,7 @@ use self::stage::Stage;
 pub(crate) use self::stage::{STAGE, stage};
 use self::wanted::{Denied, Patience, Wanted};
 use crate::tell::tell;
-use crate::view::{OUTPUT, Site, USAGE, is_usage};
+use crate::view::{OUTPUT, Site, USAGE, is_usage, signalled};
 
 /// How long the store has at the end to answer a release. A lease that is not released ends by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -92,10 +91,6 @@ fn store_failed(codes: Codes, error: &(dyn StdError + 'static)) -> u8 {
     fail(if is_mistake { USAGE } else { codes.backend_code }, error)
 }
 
-fn signalled(signal: Signal) -> u8 {
-    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
-}
-
 /// What a command needs before it asks for a lock: the store, the signals, and the time limits.
 struct Ready {
     locks: Locks,
@@ -116,7 +111,7 @@ impl Ready {
         // To open a quorum, `dlock` asks its nodes.
         let builder = tokio::select! {
             builder = site.builder() => builder.map_err(failed)?,
-            signal = signals.next_end() => return Err(signalled(signal)),
+            signal = signals.next_end() => return Err(signalled(signal.as_raw())),
         };
         // With one runtime, there is one connection and no second thread.
         let mut locks = builder.ttl(ttl).on_runtime(Handle::current());
@@ -195,7 +190,7 @@ async fn run_locked(args: &RunArgs, site: &Site) -> Result<u8, u8> {
     let locks = ready.locks.clone();
     let held = tokio::select! {
         held = wanted.acquire(&locks, patience) => Ok(held),
-        signal = ready.signals.next_end() => Err(signalled(signal)),
+        signal = ready.signals.next_end() => Err(signalled(signal.as_raw())),
     };
     let ended = match held {
         Ok(Ok(held)) => {
@@ -238,7 +233,7 @@ async fn elect(args: &ElectArgs, site: &Site) -> Result<u8, u8> {
                 Err(LockError::Backend(error)) => break Err(store_failed(codes, &error)),
                 Err(error) => break Err(fail(codes.backend_code, &error)),
             },
-            signal = ready.signals.next_end() => break Err(signalled(signal)),
+            signal = ready.signals.next_end() => break Err(signalled(signal.as_raw())),
         };
         let ended = match start(&args.program) {
             Ok(stage) => ready.guard(stage, &args.name, &leadership.lease(), &args.program).await,

@@ -133,7 +133,7 @@ impl From<io::Error> for Failed {
 }
 
 /// The exit code by which a shell reports a program that a signal ended.
-fn signalled(signal: i32) -> u8 {
+pub(crate) fn signalled(signal: i32) -> u8 {
     128 + signal as u8
 }
 

@@ -166,6 +166,7 @@ impl Search {
         (self.first + offset) % self.slots.len()
     }
 
+    /// The wait for this slot.
     fn place(&self, slot: usize, wait: Wait) -> Place {
         let mut acquiring = self.slots[slot].acquiring(Mode::Exclusive, wait);
         if self.on_driver {
