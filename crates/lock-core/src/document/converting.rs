@@ -18,7 +18,8 @@ impl<P: Party> Document<P> {
     ) -> Result<AcquireOutcome> {
         request.check()?;
         self.drop_ended(visit.now);
-        self.declare_for(&request.request, visit.now)?;
+        // A number that was forgotten meanwhile ends no lease.
+        self.use_until(request.request.claim.mode, visit.now + request.request.ttl.duration());
         if let Some(grant) = self.repeat(&request.request, visit) {
             return Ok(AcquireOutcome::Granted(grant));
         }

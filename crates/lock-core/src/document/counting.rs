@@ -97,6 +97,13 @@ impl<P: Party> Document<P> {
         Ok(())
     }
 
+    /// Notes that a lease in this mode uses the semaphore until this instant.
+    pub(crate) fn use_until(&mut self, mode: Mode, until: Instant) {
+        if let (true, Some(semaphore)) = (mode.counts(), &mut self.semaphore) {
+            semaphore.used_until(until);
+        }
+    }
+
     /// Refuses a request for permits of a closed semaphore.
     pub(crate) fn admit(&self, mode: Mode) -> Result<()> {
         match &self.semaphore {

@@ -147,9 +147,7 @@ impl<P: Party> Document<P> {
         lease.ends = visit.now + ttl.duration();
         lease.belongs_to(visit.client);
         self.queue.follow(claim.owner, claim.mode, visit.client);
-        if let (true, Some(semaphore)) = (lease.mode.counts(), &mut self.semaphore) {
-            semaphore.used_until(lease.ends);
-        }
+        self.use_until(claim.mode, visit.now + ttl.duration());
         // A further token of one member would look like a token of the next group.
         let is_joint = claim.mode.is_joint();
         let wanted = NonZeroU32::new(request.tokens).filter(|_| !is_joint);

@@ -312,7 +312,10 @@ BEGIN
   PERFORM lock_v1.be_in_time(late);
   now := clock_timestamp();
   PERFORM lock_v1.clear(k, now);
-  PERFORM lock_v1.declare_for(k, m, t, now);
+  -- A number that was forgotten meanwhile ends no lease.
+  IF m LIKE 'p%' THEN
+    UPDATE lock_v1.semaphore SET used = greatest(used, now + lock_v1.ms(t)) WHERE key = k;
+  END IF;
   a := lock_v1.again(k, o, m, t, c, false, now);
   IF a.verdict IS NOT NULL THEN RETURN a; END IF;
   SELECT * INTO h FROM lock_v1.held WHERE key = k AND owner = o AND mode = f AND ends > now;

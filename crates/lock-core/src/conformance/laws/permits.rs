@@ -269,6 +269,15 @@ where
     one.freed(&convert.request.claim).await?;
     second.hears_grant().await?;
     second.claims().await?;
+
+    // A store that has forgotten the declared number still knows the lease.
+    let key = scene.key()?;
+    let held = in_mode(&key, permits(2, 4))?;
+    one.obtains(&held, ttl).await?;
+    for of in (10..).take(Permits::DECLARATIONS) {
+        other.resize(&key, of, Resize::Declare).await??;
+    }
+    granted(one.ask(&Convert::new(held, permits(1, 4), ttl)).await?)?;
     Ok(())
 }
 

@@ -105,7 +105,7 @@ macro_rules! __lock_core_permit_laws {
             a_changed_limit_stays:
                 "A changed limit applies to every client, even if no client has held a permit since.",
             a_lease_can_give_back_some_permits:
-                "A lease that is converted to fewer permits keeps its tokens, and the freed permits go to the waiters.",
+                "A lease that is converted to fewer permits keeps its tokens, and the freed permits go to the waiters, also after its number was forgotten.",
             forgotten_permits_are_gone_for_good:
                 "Forgetting a lease ends it, and its permits do not come back.",
             forgetting_twice_takes_once:
