@@ -67,6 +67,11 @@ impl Semaphore {
         }
         match self.lock.ask_about(request()).await {
             Err(error) if self.declaring.cures(&error) => {
+                // The error may have another cause, for example too many permits.
+                let state = self.lock.ask(self.backend.permits(self.key(), self.declared)).await;
+                if !state.is_err_and(|error| self.declaring.cures(&error)) {
+                    return Err(error);
+                }
                 self.declare().await?;
                 self.lock.ask(request()).await
             }

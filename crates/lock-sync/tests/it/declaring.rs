@@ -50,6 +50,17 @@ async fn a_number_that_the_store_has_forgotten_is_declared_again() {
 }
 
 #[tokio::test]
+async fn too_many_permits_undo_no_later_declaration() {
+    let pair = Pair::threaded();
+    let (here, there) = (winner(&pair.here, 3), winner(&pair.there, 4));
+    assert_eq!(here.available_permits().await.unwrap(), 3);
+    assert_eq!(there.available_permits().await.unwrap(), 4);
+    let error = here.add_permits(u32::MAX as usize).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert_eq!(there.available_permits().await.unwrap(), 4);
+}
+
+#[tokio::test]
 async fn a_process_that_only_restarts_undoes_no_change() {
     let pair = Pair::threaded();
     winner(&pair.here, 3).add_permits(2).await.unwrap();
