@@ -280,6 +280,8 @@ impl<B: Backend> Builder<B> {
     /// Whether the driver renews leases while a guard lives. Without renewal, the lease of a guard
     /// ends after one [`ttl`](Self::ttl).
     ///
+    /// A conversion starts this time anew: an upgrade, a downgrade, or the return of a part of the permits of a lease.
+    ///
     /// # Examples
     ///
     /// ```

@@ -1,11 +1,13 @@
 //! Releasing claims that no entry knows any more.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use lock_core::{Claim, Ttl};
 
 use super::driver::Flight;
-use super::running::known_to;
+use super::running::{known_to, panic_message};
 use super::shared::{Keyed, Shared};
 use super::timing::BACKOFF;
 
@@ -19,10 +21,19 @@ pub(super) async fn forget(
     known_to(&*shared.backend, &mut claim);
     let trying = async {
         let mut backoff = BACKOFF;
-        while let Err(error) = shared.backend.release(&claim).await {
-            tracing::debug!(key = %claim.key, %error, "a release failed");
-            if !error.is_retryable() {
-                return;
+        loop {
+            let release = AssertUnwindSafe(shared.backend.release(&claim)).catch_unwind();
+            match release.await {
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => {
+                    tracing::debug!(key = %claim.key, %error, "a release failed");
+                    if !error.is_retryable() {
+                        return;
+                    }
+                }
+                Err(panic) => {
+                    tracing::debug!(key = %claim.key, "{}", panic_message(&*panic));
+                }
             }
             tokio::time::sleep(backoff.fail()).await;
         }

@@ -198,8 +198,13 @@ impl<E: Asks> Running<E> {
         let answer = match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(answer)) => answer,
-            // A backend that panics must not take the lock with it.
-            Err(panic) => request.verb().failed(ErrorKind::Other, panic_message(&*panic)),
+            // A backend that panics must not take the lock with it. The waiters hear of the panic. The store may have
+            // carried out every other request, so the process repeats it.
+            Err(panic) => {
+                let asks = matches!(request.verb(), Verb::Attempt(_));
+                let kind = if asks { ErrorKind::Other } else { ErrorKind::NotReady };
+                request.verb().failed(kind, panic_message(&*panic))
+            }
         };
         self.take().map_or(Poll::Pending, |request| Poll::Ready((answer, request)))
     }

@@ -183,8 +183,9 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Keeps the lease for up to `idle` after the last guard, so that the next guard costs no round trip.
     ///
-    /// Meanwhile the driver renews the lease, and every guard still gets a fencing token of its own. The process
-    /// gives the lease up
+    /// Meanwhile the driver renews the lease, and every guard still gets a fencing token of its own.
+    /// [`MutexGuard::release`] keeps the lease as well: it returns without a request to the store. The process gives
+    /// the lease up
     ///
     /// - as soon as the store says that another process wants it;
     /// - after it has been idle for `idle`;

@@ -32,6 +32,7 @@ mod once_cell;
 mod once_cell_store;
 mod options;
 mod outage;
+mod outage_panics;
 mod own_operations;
 mod reentrant;
 mod reentrant_contract;

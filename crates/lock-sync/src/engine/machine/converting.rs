@@ -74,8 +74,9 @@ impl<W> Machine<W> {
 
     /// Whether the mode of this hold's lease in the store is unknown.
     pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
-        let changes = |it: &Leased| it.change.is_some() && it.holds.get(hold).is_some();
-        self.live(hold).is_some_and(changes)
+        let unknown = |change: &Change| change.request.sent || change.in_doubt;
+        let changes = |it: &&Leased| it.change.as_ref().is_some_and(unknown);
+        self.live(hold).filter(changes).is_some_and(|it| it.holds.get(hold).is_some())
     }
 
     // ---- The upgrade ----
@@ -184,19 +185,24 @@ impl<W> Machine<W> {
                 return self.deny_upgrade(Denial::WouldBlock);
             }
             Ok(refusal @ (Busy { .. } | Queued { .. })) if change.strengthens() => {
-                change.request.outage = None;
+                (change.request.outage, change.in_doubt) = (None, false);
                 let pause = self.pause_after(&claim, refusal);
                 // An upgrade that is no longer wanted must leave the queue at once.
                 change.request.by(if wanted { now + pause } else { now }, false);
             }
-            // The store has not carried it out.
             Err(error) if wanted && !error.is_retryable() => {
-                return self.deny_upgrade(Denial::Failed(error.clone()));
+                self.deny_upgrade(Denial::Failed(error.clone()));
+                // The store has not carried out this request.
+                if !change.in_doubt {
+                    return;
+                }
+                change.request.by(retry, false);
             }
             other => {
                 let undecided = Error::new(ErrorKind::NotReady, "the lease was not converted");
                 let error = other.as_ref().err().unwrap_or(&undecided);
                 change.request.fail(now, error, &claim, &mut self.errors);
+                change.in_doubt |= error.is_retryable();
                 if !wanted {
                     change.request.at = retry;
                 }
@@ -210,6 +216,10 @@ impl<W> Machine<W> {
             }
         }
         if let Some(leased) = self.seats[seat].leased_mut() {
+            if !change.strengthens() {
+                // A store that does not convert the lease may still renew it, and so tell its mode.
+                leased.renewal.by(now, false);
+            }
             leased.change = Some(change);
         }
     }
@@ -228,6 +238,13 @@ impl Leased {
     /// The conversion to a weaker mode that the store may have carried out.
     pub(super) fn weakening(&self) -> Option<&Change> {
         self.change.as_ref().filter(|change| !change.strengthens())
+    }
+
+    /// The store knows the lease in its former mode, although a conversion to a weaker mode had no answer.
+    pub(super) fn keeps_its_mode(&mut self) {
+        if let Some(change) = self.change.as_mut().filter(|change| !change.strengthens()) {
+            change.in_doubt = false;
+        }
     }
 
     /// The store may have carried out the conversion, and never answers: releases the claim in the other mode as well.

@@ -65,16 +65,18 @@ impl Asking {
     }
 }
 
-/// A conversion of a lease. Until the store has answered, the lease may have either mode.
+/// A conversion of a lease. While a request is under way or in doubt, the lease may have either mode.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) to: Mode,
     pub(super) request: Request,
+    /// A request had no answer, and nothing since has told which mode the lease has.
+    pub(super) in_doubt: bool,
 }
 
 impl Change {
     pub(super) fn new(to: Mode) -> Self {
-        Self { to, request: Request::new(Instant::FAR_FUTURE) }
+        Self { to, request: Request::new(Instant::FAR_FUTURE), in_doubt: false }
     }
 
     /// Whether the conversion makes the lease exclusive. Every other conversion makes the lease weaker.

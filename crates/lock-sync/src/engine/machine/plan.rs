@@ -322,10 +322,11 @@ impl<W> Machine<W> {
     // ---- Renewals ----
 
     fn plan_renewal(&self, leased: &Leased, plan: &mut Plan) {
-        // Until the outcome of a weakening is known, the store may not know the lease in its former mode.
+        // A renewal under way together with a weakening would not tell which of the two the store carries out first.
+        let weakens = leased.weakening().is_some_and(|change| change.request.sent);
         let renews = self.policy.renew;
         let wanted = renews || leased.lease.deadline() < leased.wanted_until;
-        if !wanted || leased.renewal.sent || leased.weakening().is_some() {
+        if !wanted || leased.renewal.sent || weakens {
             return;
         }
         plan.send(&leased.renewal, Step::Renew);

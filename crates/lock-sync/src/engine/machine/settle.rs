@@ -164,7 +164,7 @@ impl<W> Machine<W> {
     /// event.
     pub(super) fn admits(&self, seat: usize, want: Mode, fresh: bool) -> bool {
         let (now, Some(leased)) = (self.pass.now, self.seats[seat].live()) else { return false };
-        if self.upgrades(seat) || !leased.has_room(want) || !self.is_tolerated(seat, want) {
+        if self.upgrade.is_some() || !leased.has_room(want) || !self.is_tolerated(seat, want) {
             return false;
         }
         if fresh || leased.claim.mode.is_joint() {

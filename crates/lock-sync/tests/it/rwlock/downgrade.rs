@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
+use lock_core::ErrorKind;
 use lock_core::memory::Verb;
 use lock_sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -137,4 +139,21 @@ async fn what_was_lost_stays_lost() {
     assert!(there.try_write().await.is_ok(), "and nothing was asked of the store");
     drop(reading);
     eventually("all is quiet", || pair.store.live_leases() == 0).await;
+}
+
+/// A store may renew a lease although it refuses to convert the lease, for example a full etcd.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_become_weaker_is_renewed_and_released() {
+    let ttl = Duration::from_secs(6);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, there) = rwlocks(&pair);
+    let writing = here.write().await.unwrap();
+    pair.ours.faults().on(Verb::Acquire).fail(ErrorKind::NotReady);
+    let reading = writing.downgrade();
+    tokio::time::sleep(ttl * 3).await;
+    assert!(RwLockReadGuard::lease(&reading).is_valid());
+    let begin = tokio::time::Instant::now();
+    RwLockReadGuard::release(reading).await.unwrap();
+    assert!(begin.elapsed() < ttl / 10, "it took {:?}", begin.elapsed());
+    RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
 }

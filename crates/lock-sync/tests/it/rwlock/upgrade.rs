@@ -4,6 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::ErrorKind;
+use lock_core::memory::Verb;
 use lock_sync::{
     LockError, LossReason, OwnedRwLockReadGuard, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, TryLockError,
@@ -34,6 +36,25 @@ async fn later_readers_wait_behind_an_upgrade() {
     still_waits(remote.as_mut()).await;
     drop(writing);
     assert!(soon(local).await.is_ok() && soon(remote).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_later_reader_enters_no_lease_that_an_upgrade_waits_for() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let reading = here.read().await.unwrap();
+    let upgradable = soon(here.upgradable_read()).await.unwrap();
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    begin(upgrade.as_mut()).await;
+    let mut later = Box::pin(here.read());
+    begin(later.as_mut()).await;
+    still_waits(later.as_mut()).await;
+
+    drop(reading);
+    let writing = soon(upgrade).await.unwrap();
+    still_waits(later.as_mut()).await;
+    RwLockWriteGuard::release(writing).await.unwrap();
+    assert!(soon(later).await.is_ok() && soon(there.read()).await.is_ok());
 }
 
 #[tokio::test]
@@ -192,6 +213,27 @@ async fn what_is_lost_while_it_waits_is_given_back_as_such() {
     assert!(matches!(error.error(), LockError::Lost(_) | LockError::Backend(_)), "{error:?}");
     assert!(!RwLockUpgradableReadGuard::lease(&error.into_guard()).is_valid());
     drop(reading);
+}
+
+/// The first request makes the lease exclusive, and its answer is lost. The store refuses the second request.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_without_an_answer_whose_repetition_is_refused_is_undone() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let (asking, asked) = (pair.ours.faults().on(Verb::Acquire), pair.ours.stats().acquires);
+    asking.lose_replies(1);
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    while pair.ours.stats().acquires == asked {
+        begin(upgrade.as_mut()).await;
+        tokio::task::yield_now().await;
+    }
+    asking.fail_next(1, ErrorKind::Denied);
+    let error = soon(upgrade).await.unwrap_err();
+    assert!(matches!(error.error(), LockError::Backend(e) if e.kind() == ErrorKind::Denied));
+    let upgradable = error.into_guard();
+    assert!(soon(there.read()).await.is_ok());
+    assert!(RwLockUpgradableReadGuard::lease(&upgradable).is_valid());
 }
 
 #[tokio::test]
