@@ -277,8 +277,7 @@ where
     for of in (10..).take(Permits::DECLARATIONS) {
         other.resize(&key, of, Resize::Declare).await??;
     }
-    granted(one.ask(&Convert::new(held, permits(1, 4), ttl)).await?)?;
-    Ok(())
+    granted(one.ask(&Convert::new(held, permits(1, 4), ttl)).await?).map(drop)
 }
 
 pub(in super::super) async fn forgotten_permits_are_gone_for_good<H>(scene: Scene<'_, H>) -> Check
