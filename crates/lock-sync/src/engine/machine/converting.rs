@@ -174,12 +174,10 @@ impl<W> Machine<W> {
     /// The store has not converted the lease, or may have. The process asks again, unless the upgrade is over.
     fn not_converted(&mut self, seat: usize, mut change: Change, answer: &AcquireAnswer) {
         let now = self.pass.now;
-        let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
-        let wanted = upgrades && change.strengthens();
+        let wanted = self.upgrades(seat) && change.strengthens();
         // A refusal ends a try, unless the request was for an earlier upgrade.
-        let asks_again = wanted && (!tries || change.request.at <= now);
-        let Some(leased) = self.seats[seat].leased() else { return };
-        let (claim, retry) = (leased.claim.clone(), leased.retry_at(now));
+        let asks_again = wanted && (!self.tries_to_upgrade() || change.request.at <= now);
+        let Some(claim) = self.seats[seat].claim().cloned() else { return };
         match answer {
             Ok(Busy { .. }) if change.strengthens() && !asks_again => {
                 return self.deny_upgrade(Denial::WouldBlock);
@@ -190,28 +188,11 @@ impl<W> Machine<W> {
                 // An upgrade that is no longer wanted must leave the queue at once.
                 change.request.by(if wanted { now + pause } else { now }, false);
             }
-            Err(error) if wanted && !error.is_retryable() => {
-                self.deny_upgrade(Denial::Failed(error.clone()));
-                // The store has not carried out this request.
-                if !change.in_doubt {
-                    return;
-                }
-                change.request.by(retry, false);
-            }
             other => {
                 let undecided = Error::new(ErrorKind::NotReady, "the lease was not converted");
                 let error = other.as_ref().err().unwrap_or(&undecided);
-                change.request.fail(now, error, &claim, &mut self.errors);
-                change.in_doubt |= error.is_retryable();
-                if !wanted {
-                    change.request.at = retry;
-                }
-                // A caller that only tries does not wait for the store either.
-                if change.to.counts() {
-                    self.deny_tries(&Denial::Failed(error.clone()));
-                }
-                if tries && upgrades {
-                    self.deny_upgrade(Denial::Failed(error.clone()));
+                if self.conversion_failed(seat, &mut change, error) {
+                    return;
                 }
             }
         }
@@ -222,6 +203,29 @@ impl<W> Machine<W> {
             }
             leased.change = Some(change);
         }
+    }
+
+    /// The request has failed. Returns whether the conversion is over.
+    fn conversion_failed(&mut self, seat: usize, change: &mut Change, error: &Error) -> bool {
+        let (now, denial) = (self.pass.now, Denial::Failed(error.clone()));
+        let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
+        let refused = !error.is_retryable();
+        let wanted = upgrades && change.strengthens();
+        let Some(leased) = self.seats[seat].leased() else { return true };
+        change.request.fail(now, error, &leased.claim, &mut self.errors);
+        if refused || !wanted {
+            change.request.at = leased.retry_at(now);
+        }
+        change.in_doubt |= !refused;
+        // A caller that only tries does not wait for the store either.
+        if change.to.counts() {
+            self.deny_tries(&denial);
+        }
+        if upgrades && (tries || refused && wanted) {
+            self.deny_upgrade(denial);
+        }
+        // The store has carried out no request for a refused upgrade, unless an earlier request had no answer.
+        refused && wanted && !change.in_doubt
     }
 
     /// A hint says that the store may have granted the upgrade, or may now grant it.
