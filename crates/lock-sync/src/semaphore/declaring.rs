@@ -69,10 +69,9 @@ impl Semaphore {
             Err(error) if self.declaring.cures(&error) => {
                 // The error may have another cause, for example too many permits.
                 let state = self.lock.ask(self.backend.permits(self.key(), self.declared)).await;
-                if !state.is_err_and(|error| self.declaring.cures(&error)) {
-                    return Err(error);
+                if state.is_err_and(|error| self.declaring.cures(&error)) {
+                    self.declare().await?;
                 }
-                self.declare().await?;
                 self.lock.ask(request()).await
             }
             answer => answer,

@@ -50,6 +50,24 @@ async fn a_number_that_the_store_has_forgotten_is_declared_again() {
 }
 
 #[tokio::test]
+async fn two_tasks_declare_a_forgotten_number_again() {
+    let pair = Pair::threaded();
+    let here = winner(&pair.here, 2);
+    assert_eq!(here.available_permits().await.unwrap(), 2);
+    crowd_out(&pair).await;
+    let gate = pair.ours.faults().on(Verb::Count).hold_replies();
+    let mut asking = [0, 1].map(|_| Box::pin(here.available_permits()));
+    for one in &mut asking {
+        assert!(poll_once(one.as_mut()).await.is_pending());
+    }
+    // The store has refused both. The first task declares the number before the second one goes on.
+    drop(gate);
+    for one in asking {
+        assert_eq!(one.await.unwrap(), 2);
+    }
+}
+
+#[tokio::test]
 async fn too_many_permits_undo_no_later_declaration() {
     let pair = Pair::threaded();
     let (here, there) = (winner(&pair.here, 3), winner(&pair.there, 4));

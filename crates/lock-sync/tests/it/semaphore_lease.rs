@@ -235,3 +235,32 @@ async fn a_part_of_permits_that_are_lost_cannot_be_forgotten() {
     pair.all_released().await;
     assert_eq!(semaphore.available_permits().await.unwrap(), 8);
 }
+
+/// The permits that the waiter wants go back to the store first, and the store does not take them.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_hears_of_a_store_that_takes_no_permits_back() {
+    let pair = short();
+    let (here, _) = pair.semaphores(4);
+    let mut permit = here.acquire_many(3).await.unwrap();
+    let part = permit.split(1).unwrap();
+    pair.ours.faults().on(Verb::Acquire).fail(ErrorKind::NotReady);
+    drop(part);
+    let waiting = tokio::time::timeout(TTL * 3, here.acquire_many(2)).await.unwrap();
+    let Err(AcquireError::Backend(error)) = waiting else { panic!("{waiting:?}") };
+    assert_eq!(error.kind(), ErrorKind::NotReady);
+    assert!(permit.lease().is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_permits_are_not_renewed_while_the_store_takes_no_idle_ones_back() {
+    let pair = short();
+    let (here, _) = pair.semaphores(4);
+    let mut permit = here.acquire_many(3).await.unwrap();
+    let part = permit.split(1).unwrap();
+    pair.ours.faults().on(Verb::Acquire).fail(ErrorKind::NotReady);
+    part.forget();
+    drop(permit);
+    sleep(TTL * 3).await;
+    assert_eq!(pair.store.live_leases(), 0);
+    assert!(pair.here.shutdown_timeout(TTL).await);
+}

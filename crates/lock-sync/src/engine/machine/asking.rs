@@ -227,7 +227,7 @@ impl<W> Machine<W> {
         self.deny_where(denial, |_, _| true);
     }
 
-    fn deny_where(&mut self, denial: &Denial, denied: impl Fn(Patience, Mode) -> bool) {
+    pub(super) fn deny_where(&mut self, denial: &Denial, denied: impl Fn(Patience, Mode) -> bool) {
         for (id, patience, want) in self.queue.waiting() {
             if denied(patience, want) {
                 self.pass.wake(self.queue.answer(id, Err(denial.clone())));

@@ -74,7 +74,7 @@ impl<W> Machine<W> {
 
     /// Whether the mode of this hold's lease in the store is unknown.
     pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
-        let unknown = |change: &Change| change.request.sent || change.in_doubt;
+        let unknown = |change: &Change| change.request.sent || change.in_doubt.is_some();
         let changes = |it: &&Leased| it.change.as_ref().is_some_and(unknown);
         self.live(hold).filter(changes).is_some_and(|it| it.holds.get(hold).is_some())
     }
@@ -183,7 +183,8 @@ impl<W> Machine<W> {
                 return self.deny_upgrade(Denial::WouldBlock);
             }
             Ok(refusal @ (Busy { .. } | Queued { .. })) if change.strengthens() => {
-                (change.request.outage, change.in_doubt) = (None, false);
+                (change.request.outage, change.in_doubt) = (None, None);
+                change.placed = matches!(refusal, Queued { .. });
                 let pause = self.pause_after(&claim, refusal);
                 // An upgrade that is no longer wanted must leave the queue at once.
                 change.request.by(if wanted { now + pause } else { now }, false);
@@ -197,35 +198,55 @@ impl<W> Machine<W> {
             }
         }
         if let Some(leased) = self.seats[seat].leased_mut() {
-            if !change.strengthens() {
-                // A store that does not convert the lease may still renew it, and so tell its mode.
-                leased.renewal.by(now, false);
-            }
             leased.change = Some(change);
         }
     }
 
     /// The request has failed. Returns whether the conversion is over.
     fn conversion_failed(&mut self, seat: usize, change: &mut Change, error: &Error) -> bool {
-        let (now, denial) = (self.pass.now, Denial::Failed(error.clone()));
-        let (upgrades, tries) = (self.upgrades(seat), self.tries_to_upgrade());
-        let refused = !error.is_retryable();
-        let wanted = upgrades && change.strengthens();
-        let Some(leased) = self.seats[seat].leased() else { return true };
-        change.request.fail(now, error, &leased.claim, &mut self.errors);
+        let (now, refused) = (self.pass.now, !error.is_retryable());
+        let wanted = self.upgrades(seat) && change.strengthens();
+        let Some(leased) = self.seats[seat].leased_mut() else { return true };
+        let since = change.request.fail(now, error, &leased.claim, &mut self.errors);
         if refused || !wanted {
             change.request.at = leased.retry_at(now);
         }
-        change.in_doubt |= !refused;
-        // A caller that only tries does not wait for the store either.
-        if change.to.counts() {
-            self.deny_tries(&denial);
+        if !refused {
+            (change.in_doubt, change.placed) = (Some(now), change.strengthens());
         }
-        if upgrades && (tries || refused && wanted) {
-            self.deny_upgrade(denial);
-        }
+        // A store that does not convert the lease may still renew it, and so tell its mode.
+        leased.renewal.by(now, false);
+        let lasting = refused || now >= since + self.policy.patience();
+        self.deny_after_conversion(
+            seat,
+            change.to,
+            &Denial::Failed(error.clone()),
+            |it| match it {
+                Patience::Try => true,
+                Patience::Until(_) => refused,
+                Patience::Forever => lasting,
+            },
+        );
         // The store has carried out no request for a refused upgrade, unless an earlier request had no answer.
-        refused && wanted && !change.in_doubt
+        refused && wanted && change.in_doubt.is_none() && !change.placed
+    }
+
+    /// The lease on this seat was not converted to this mode. Denies the upgrade, or the waiters for permits that may
+    /// wait for this conversion, if their patience is over.
+    fn deny_after_conversion(
+        &mut self,
+        seat: usize,
+        to: Mode,
+        denial: &Denial,
+        is_over: impl Fn(Patience) -> bool,
+    ) {
+        if to.counts() {
+            self.deny_where(denial, |patience, _| is_over(patience));
+        }
+        let upgrade = self.upgrade.filter(|upgrade| upgrade.hold.seat() == seat);
+        if upgrade.and_then(|upgrade| self.queue.patience(upgrade.id)).is_some_and(is_over) {
+            self.deny_upgrade(denial.clone());
+        }
     }
 
     /// A hint says that the store may have granted the upgrade, or may now grant it.
@@ -244,10 +265,17 @@ impl Leased {
         self.change.as_ref().filter(|change| !change.strengthens())
     }
 
-    /// The store knows the lease in its former mode, although a conversion to a weaker mode had no answer.
-    pub(super) fn keeps_its_mode(&mut self) {
-        if let Some(change) = self.change.as_mut().filter(|change| !change.strengthens()) {
-            change.in_doubt = false;
+    /// The answer to a renewal that was sent at this instant says that the lease has its former mode.
+    pub(super) fn keeps_its_mode(&mut self, sent: Instant, now: Instant) {
+        let retry = self.retry_at(now);
+        if let Some(change) =
+            self.change.as_mut().filter(|it| it.in_doubt.is_some_and(|at| at <= sent))
+        {
+            change.in_doubt = None;
+            if !change.strengthens() {
+                // A task that waits to learn the mode goes first.
+                change.request.at = change.request.at.max(retry);
+            }
         }
     }
 

@@ -70,13 +70,15 @@ impl Asking {
 pub(super) struct Change {
     pub(super) to: Mode,
     pub(super) request: Request,
-    /// A request had no answer, and nothing since has told which mode the lease has.
-    pub(super) in_doubt: bool,
+    /// When the latest request without an answer failed, if nothing since has told which mode the lease has.
+    pub(super) in_doubt: Option<Instant>,
+    /// The store may have given the conversion a place.
+    pub(super) placed: bool,
 }
 
 impl Change {
     pub(super) fn new(to: Mode) -> Self {
-        Self { to, request: Request::new(Instant::FAR_FUTURE), in_doubt: false }
+        Self { to, request: Request::new(Instant::FAR_FUTURE), in_doubt: None, placed: false }
     }
 
     /// Whether the conversion makes the lease exclusive. Every other conversion makes the lease weaker.

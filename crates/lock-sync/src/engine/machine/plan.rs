@@ -323,7 +323,10 @@ impl<W> Machine<W> {
 
     fn plan_renewal(&self, leased: &Leased, plan: &mut Plan) {
         // A renewal under way together with a weakening would not tell which of the two the store carries out first.
-        let weakens = leased.weakening().is_some_and(|change| change.request.sent);
+        // A lease without a live holder ends if the store does not make it weaker.
+        let weakens = leased
+            .weakening()
+            .is_some_and(|change| change.request.sent || leased.holds.live() == 0);
         let renews = self.policy.renew;
         let wanted = renews || leased.lease.deadline() < leased.wanted_until;
         if !wanted || leased.renewal.sent || weakens {

@@ -75,7 +75,7 @@ impl<W> Machine<W> {
             Renewal::Lost => self.lose(seat, LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, contention } => {
                 leased.lease.extend(*valid_until, now);
-                leased.keeps_its_mode();
+                leased.keeps_its_mode(sent, now);
                 leased.renewal.by(sent + ttl / 3, true);
                 leased.turn.answer(*contention, now);
                 tokens.iter().for_each(|tokens| leased.tokens.add(*tokens));

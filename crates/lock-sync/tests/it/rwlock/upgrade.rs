@@ -236,6 +236,54 @@ async fn an_upgrade_without_an_answer_whose_repetition_is_refused_is_undone() {
     assert!(RwLockUpgradableReadGuard::lease(&upgradable).is_valid());
 }
 
+/// The store gives the upgrade a place, refuses its repetition, and grants it after that.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_with_a_place_whose_repetition_is_refused_is_undone() {
+    let pair = fair();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let reading = there.read().await.unwrap();
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    let short = Duration::from_secs(1);
+    assert!(tokio::time::timeout(short, upgrade.as_mut()).await.is_err());
+    assert!(matches!(there.try_read().await, Err(TryLockError::WouldBlock)), "it has a place");
+    pair.ours.faults().on(Verb::Acquire).fail_next(1, ErrorKind::Denied);
+    let error = tokio::time::timeout(Duration::from_secs(60), upgrade).await.unwrap().unwrap_err();
+    assert!(matches!(error.error(), LockError::Backend(e) if e.kind() == ErrorKind::Denied));
+    let upgradable = error.into_guard();
+    drop(reading);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(RwLockUpgradableReadGuard::lease(&upgradable).is_valid());
+    assert!(soon(there.read()).await.is_ok());
+}
+
+/// A store may renew a lease although it refuses to convert the lease, for example a full etcd.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_waits_no_longer_for_a_store_than_any_other_waiter() {
+    let ttl = Duration::from_secs(6);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, _) = rwlocks(&pair);
+    let asking = pair.ours.faults().on(Verb::Acquire);
+    for writes in [false, true] {
+        let upgradable = match writes {
+            true => here.write().await.unwrap().downgrade_to_upgradable(),
+            false => here.upgradable_read().await.unwrap(),
+        };
+        asking.fail(ErrorKind::NotReady);
+        let begin = tokio::time::Instant::now();
+        let error = tokio::time::timeout(ttl * 3, upgradable.upgrade()).await.unwrap().unwrap_err();
+        assert!(matches!(error.error(), LockError::Backend(e) if e.kind() == ErrorKind::NotReady));
+        assert!(begin.elapsed() >= ttl / 2, "it waited for {:?}", begin.elapsed());
+        let upgradable = error.into_guard();
+        assert!(RwLockUpgradableReadGuard::lease(&upgradable).is_valid());
+        let begin = tokio::time::Instant::now();
+        soon(RwLockUpgradableReadGuard::release(upgradable)).await.unwrap();
+        assert!(begin.elapsed() < ttl / 10, "it took {:?}", begin.elapsed());
+        asking.heal();
+    }
+    assert!(soon(here.write()).await.is_ok());
+}
+
 #[tokio::test]
 async fn the_error_becomes_the_one_that_the_caller_returns() {
     async fn write(lock: &lock_sync::RwLock<u32>) -> Result<(), LockError> {
