@@ -252,6 +252,24 @@ async fn a_waiter_hears_of_a_store_that_takes_no_permits_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiter_in_the_line_of_the_store_hears_of_no_other_request() {
+    let pair = short();
+    let (here, there) = pair.semaphores(5);
+    let _theirs = there.acquire().await.unwrap();
+    let mut permit = here.acquire_many(4).await.unwrap();
+    let part = permit.split(1).unwrap();
+    let mut waiting = Box::pin(here.acquire_many(2));
+    assert!(tokio::time::timeout(TTL / 10, waiting.as_mut()).await.is_err());
+    let asked = pair.ours.stats().acquires;
+    pair.ours.faults().on(Verb::Acquire).fail_next(1, ErrorKind::Denied);
+    drop(part);
+    assert!(tokio::time::timeout(TTL / 3, waiting.as_mut()).await.is_err());
+    assert!(pair.ours.stats().acquires > asked, "the store has refused the conversion");
+    drop(permit);
+    assert!(tokio::time::timeout(TTL, waiting).await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn forgotten_permits_are_not_renewed_while_the_store_takes_no_idle_ones_back() {
     let pair = short();
     let (here, _) = pair.semaphores(4);

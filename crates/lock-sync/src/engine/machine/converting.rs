@@ -217,13 +217,14 @@ impl<W> Machine<W> {
         // A store that does not convert the lease may still renew it, and so tell its mode.
         leased.renewal.by(now, false);
         let lasting = refused || now >= since + self.policy.patience();
+        let limited = self.policy.outage_limit.is_some();
         self.deny_after_conversion(
             seat,
             change.to,
             &Denial::Failed(error.clone()),
             |it| match it {
                 Patience::Try => true,
-                Patience::Until(_) => refused,
+                Patience::Until(_) => refused || lasting && limited,
                 Patience::Forever => lasting,
             },
         );
@@ -240,8 +241,14 @@ impl<W> Machine<W> {
         denial: &Denial,
         is_over: impl Fn(Patience) -> bool,
     ) {
+        if !self.seats[seat].leased().is_some_and(Leased::is_live) {
+            return;
+        }
+        // A claim of its own tells the line of the store.
+        let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
         if to.counts() {
-            self.deny_where(denial, |patience, _| is_over(patience));
+            let tries = |patience| patience == Patience::Try;
+            self.deny_where(denial, |it, _| is_over(it) && (tries(it) || !asks));
         }
         let upgrade = self.upgrade.filter(|upgrade| upgrade.hold.seat() == seat);
         if upgrade.and_then(|upgrade| self.queue.patience(upgrade.id)).is_some_and(is_over) {
@@ -251,8 +258,15 @@ impl<W> Machine<W> {
 
     /// A hint says that the store may have granted the upgrade, or may now grant it.
     pub(super) fn hint_at_change(&mut self) {
-        let (now, Some(Upgrade { hold, .. })) = (self.pass.now, self.upgrade) else { return };
-        let change = self.live_mut(hold).and_then(|leased| leased.change.as_mut());
+        if let Some(upgrade) = self.upgrade {
+            self.hint_at_change_on(upgrade.hold.seat());
+        }
+    }
+
+    /// As [`hint_at_change`](Self::hint_at_change), also if no holder waits for the upgrade any more.
+    pub(super) fn hint_at_change_on(&mut self, seat: usize) {
+        let now = self.pass.now;
+        let change = self.seats.get_mut(seat).and_then(|seat| seat.live_mut()?.change.as_mut());
         if let Some(change) = change.filter(|change| change.strengthens()) {
             change.request.at = now;
         }
@@ -266,13 +280,15 @@ impl Leased {
     }
 
     /// The answer to a renewal that was sent at this instant says that the lease has its former mode.
-    pub(super) fn keeps_its_mode(&mut self, sent: Instant, now: Instant) {
+    ///
+    /// `upgrades`: a holder waits for its upgrade.
+    pub(super) fn keeps_its_mode(&mut self, sent: Instant, now: Instant, upgrades: bool) {
         let retry = self.retry_at(now);
         if let Some(change) =
             self.change.as_mut().filter(|it| it.in_doubt.is_some_and(|at| at <= sent))
         {
             change.in_doubt = None;
-            if !change.strengthens() {
+            if !(upgrades && change.strengthens()) {
                 // A task that waits to learn the mode goes first.
                 change.request.at = change.request.at.max(retry);
             }

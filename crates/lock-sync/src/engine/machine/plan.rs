@@ -254,8 +254,8 @@ impl<W> Machine<W> {
         if let Some(change) = &leased.change {
             let held_up = match change.strengthens() {
                 // The process gives its other leases back first. A try that holders here block is refused unasked.
-                true => upgrades && (self.is_in_motion() || tries && !self.may_be_exclusive(seat)),
-                false => leased.renewal.sent,
+                true if upgrades => self.is_in_motion() || tries && !self.may_be_exclusive(seat),
+                _ => leased.renewal.sent,
             };
             if !(change.request.sent || held_up) {
                 // A caller that only tries does not wait for the next attempt.

@@ -111,8 +111,8 @@ impl<W> Machine<W> {
             }
         } else if let Some(asking) = self.asking_for(owner) {
             asking.hinted = true;
-        } else if ours.is_some() {
-            self.hint_at_change();
+        } else if let Some(seat) = ours {
+            self.hint_at_change_on(seat);
         }
     }
 

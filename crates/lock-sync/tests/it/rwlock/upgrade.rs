@@ -284,6 +284,47 @@ async fn an_upgrade_waits_no_longer_for_a_store_than_any_other_waiter() {
     assert!(soon(here.write()).await.is_ok());
 }
 
+/// The renewal tells that the lease has its former mode. It takes longer than the pause before the upgrade is repeated.
+#[tokio::test(start_paused = true)]
+async fn a_release_after_a_failed_upgrade_waits_for_one_renewal() {
+    let ttl = Duration::from_secs(6);
+    let pair = Pair::local_with(|builder| builder.ttl(ttl));
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    pair.ours.faults().on(Verb::Acquire).fail(ErrorKind::NotReady);
+    pair.ours.faults().on(Verb::Renew).delay_replies(ttl / 8);
+    let (upgradable, error) = upgradable.try_upgrade().await.unwrap_err().into_parts();
+    assert!(matches!(error, TryLockError::Backend(_)), "{error:?}");
+    let begin = tokio::time::Instant::now();
+    soon(RwLockUpgradableReadGuard::release(upgradable)).await.unwrap();
+    assert!(begin.elapsed() < ttl / 2, "it took {:?}", begin.elapsed());
+    assert!(soon(there.write()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_with_a_limit_waits_for_a_store_until_the_limit_of_outages() {
+    let (limit, long) = (Duration::from_secs(3), Duration::from_secs(60));
+    for outages in [Some(limit), None] {
+        let pair = Pair::local_with(|builder| match outages {
+            Some(limit) => builder.outage_limit(limit),
+            None => builder,
+        });
+        let (here, _) = rwlocks(&pair);
+        let upgradable = here.upgradable_read().await.unwrap();
+        pair.ours.faults().on(Verb::Acquire).fail(ErrorKind::NotReady);
+        let begin = tokio::time::Instant::now();
+        let error = upgradable.upgrade_timeout(long).await.unwrap_err();
+        let (waited, error) = (begin.elapsed(), error.error());
+        match outages {
+            Some(_) => assert!(
+                matches!(error, LockError::Backend(_)) && waited >= limit && waited < limit * 2,
+                "{error:?} after {waited:?}"
+            ),
+            None => assert!(matches!(error, LockError::Timeout { .. }) && waited >= long),
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_error_becomes_the_one_that_the_caller_returns() {
     async fn write(lock: &lock_sync::RwLock<u32>) -> Result<(), LockError> {
