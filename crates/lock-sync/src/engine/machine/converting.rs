@@ -228,7 +228,7 @@ impl<W> Machine<W> {
                 Patience::Forever => lasting,
             },
         );
-        // The store has carried out no request for a refused upgrade, unless an earlier request had no answer.
+        // A refused upgrade is over, unless an earlier request had no answer, or has a place.
         refused && wanted && change.in_doubt.is_none() && !change.placed
     }
 
@@ -244,7 +244,7 @@ impl<W> Machine<W> {
         if !self.seats[seat].leased().is_some_and(Leased::is_live) {
             return;
         }
-        // A claim of its own tells the line of the store.
+        // A waiter for which the process asks with another claim does not wait for this conversion.
         let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
         if to.counts() {
             let tries = |patience| patience == Patience::Try;
