@@ -237,10 +237,14 @@ impl<E: Asks> Running<E> {
             self.ask_again(first.ok().map(|(_, failed)| failed));
         }
         let limit = self.limit();
-        let answered = poll_fn(|context| self.poll(context).map(drop));
-        if timeout(limit, answered).await.is_err() {
-            self.give_up(ErrorKind::Timeout, format!("no answer within {limit:?}"));
+        // If the process has stood still, an answer may have come with the end of the limit, and has yet to be read.
+        for limit in [limit, limit / 8] {
+            let answered = poll_fn(|context| self.poll(context).map(drop));
+            if timeout(limit, answered).await.is_ok() {
+                return;
+            }
         }
+        self.give_up(ErrorKind::Timeout, format!("no answer within {limit:?}"));
     }
 
     /// Gives up on a request that will never be polled again. Its outcome stays unknown.
