@@ -1,13 +1,11 @@
 //! Releasing claims that no entry knows any more.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use lock_core::{Claim, Ttl};
 
 use super::driver::Flight;
-use super::running::{known_to, panic_message};
+use super::running::{caught, known_to};
 use super::shared::{Keyed, Shared};
 use super::timing::BACKOFF;
 
@@ -21,19 +19,10 @@ pub(super) async fn forget(
     known_to(&*shared.backend, &mut claim);
     let trying = async {
         let mut backoff = BACKOFF;
-        loop {
-            let release = AssertUnwindSafe(shared.backend.release(&claim)).catch_unwind();
-            match release.await {
-                Ok(Ok(_)) => return,
-                Ok(Err(error)) => {
-                    tracing::debug!(key = %claim.key, %error, "a release failed");
-                    if !error.is_retryable() {
-                        return;
-                    }
-                }
-                Err(panic) => {
-                    tracing::debug!(key = %claim.key, "{}", panic_message(&*panic));
-                }
+        while let Err(error) = caught(shared.backend.release(&claim)).await {
+            tracing::debug!(key = %claim.key, %error, "a release failed");
+            if !error.is_retryable() {
+                return;
             }
             tokio::time::sleep(backoff.fail()).await;
         }

@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use futures::FutureExt;
 use lock_core::observer::{HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
     Acquire, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode, OwnerToken,
@@ -237,14 +238,9 @@ impl<E: Asks> Running<E> {
             self.ask_again(first.ok().map(|(_, failed)| failed));
         }
         let limit = self.limit();
-        // If the process has stood still, an answer may have come with the end of the limit, and has yet to be read.
-        for limit in [limit, limit / 8] {
-            let answered = poll_fn(|context| self.poll(context).map(drop));
-            if timeout(limit, answered).await.is_ok() {
-                return;
-            }
+        if within(limit, poll_fn(|context| self.poll(context).map(drop))).await.is_none() {
+            self.give_up(ErrorKind::Timeout, format!("no answer within {limit:?}"));
         }
-        self.give_up(ErrorKind::Timeout, format!("no answer within {limit:?}"));
     }
 
     /// Gives up on a request that will never be polled again. Its outcome stays unknown.
@@ -481,9 +477,27 @@ async fn undo_late_answer(
     _flight: Flight,
 ) {
     let answer = poll_fn(|context| first.as_mut().poll(context));
-    if let Ok(Answer::Attempt(answer)) = timeout(limit, answer).await {
+    if let Some(Answer::Attempt(answer)) = within(limit, answer).await {
         entry.event(|machine| machine.refuse(&claim, &answer));
     }
+}
+
+/// The answer to a request that the process repeats. If the backend panics, the store may have carried out the request.
+pub(super) async fn caught<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let panicked =
+        |panic: Box<dyn Any + Send>| Err(Error::new(ErrorKind::NotReady, panic_message(&*panic)));
+    AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(panicked)
+}
+
+/// The answer to a request, unless the limit passes.
+///
+/// If the process has stood still, an answer may have come with the end of the limit, and has yet to be read.
+pub(super) async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = pin!(answer);
+    if let Ok(answer) = timeout(limit, answer.as_mut()).await {
+        return Some(answer);
+    }
+    timeout(limit / 8, answer).await.ok()
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {

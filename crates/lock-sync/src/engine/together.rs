@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::{Acquire, AcquireOutcome, Error, ErrorKind};
-use tokio::time::timeout;
 
 use super::driver::Flight;
-use super::running::{Asks, panic_message};
+use super::running::{Asks, panic_message, within};
 use super::shared::Shared;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,14 +38,14 @@ impl<E: Asks> Together<E> {
         let limit = ttls.max().unwrap_or_default();
         let backend = Arc::clone(&self.shared.backend);
         let request = AssertUnwindSafe(backend.try_acquire_all(&requests)).catch_unwind();
-        let answer = match timeout(limit, request).await {
-            Ok(Ok(answer)) => answer,
+        let answer = match within(limit, request).await {
+            Some(Ok(answer)) => answer,
             // A backend that panics must not take the locks with it. It may have granted them.
-            Ok(Err(panic)) => {
+            Some(Err(panic)) => {
                 self.unable.store(true, Ordering::Release);
                 Err(Error::new(ErrorKind::NotReady, panic_message(&*panic)))
             }
-            Err(_) => Err(Error::new(ErrorKind::Timeout, format!("no answer within {limit:?}"))),
+            None => Err(Error::new(ErrorKind::Timeout, format!("no answer within {limit:?}"))),
         };
         self.report(answer);
     }

@@ -75,8 +75,8 @@ impl<W> Machine<W> {
     /// Whether the mode of this hold's lease in the store is unknown.
     pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
         let unknown = |change: &Change| change.request.sent || change.in_doubt.is_some();
-        let changes = |it: &&Leased| it.change.as_ref().is_some_and(unknown);
-        self.live(hold).filter(changes).is_some_and(|it| it.holds.get(hold).is_some())
+        let changes = |it: &Leased| it.change.as_ref().is_some_and(unknown);
+        self.live(hold).is_some_and(|it| it.holds.get(hold).is_some() && changes(it))
     }
 
     // ---- The upgrade ----
@@ -245,7 +245,7 @@ impl<W> Machine<W> {
             return;
         }
         // A waiter for which the process asks with another claim does not wait for this conversion.
-        let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
+        let asks = self.asks();
         if to.counts() {
             let tries = |patience| patience == Patience::Try;
             self.deny_where(denial, |it, _| is_over(it) && (tries(it) || !asks));

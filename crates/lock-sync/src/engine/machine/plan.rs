@@ -314,8 +314,7 @@ impl<W> Machine<W> {
     /// Once it has asked, there is no hurry.
     fn is_hurried(&self, leased: &Leased) -> bool {
         let lease = leased.claim.mode;
-        let asks = self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)));
-        let want = self.queue.first_want().filter(|want| !asks && beside(lease, *want));
+        let want = self.queue.first_want().filter(|want| !self.asks() && beside(lease, *want));
         lease.counts() && (self.closed || want.is_some_and(|want| !leased.has_room(want)))
     }
 
@@ -388,6 +387,11 @@ impl<W> Machine<W> {
                     Stage::Going(_) => false,
                 },
             })
+    }
+
+    /// Whether the process asks for a lease.
+    pub(super) fn asks(&self) -> bool {
+        self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)))
     }
 
     /// Whether an answer of the store may help the first waiter although no holder lets go: the answer to a request
