@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use super::machine::{AcquireAnswer, Denial, Ending, Machine, ReleaseAnswer, Tick
 use super::policy::Policy;
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
+use super::timing::within;
 use crate::foreign::survive;
 use crate::sync::now;
 
@@ -487,17 +488,6 @@ pub(super) async fn caught<T>(answer: impl Future<Output = Result<T, Error>>) ->
     let panicked =
         |panic: Box<dyn Any + Send>| Err(Error::new(ErrorKind::NotReady, panic_message(&*panic)));
     AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(panicked)
-}
-
-/// The answer to a request, unless the limit passes.
-///
-/// If the process has stood still, an answer may have come with the end of the limit, and has yet to be read.
-pub(super) async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
-    let mut answer = pin!(answer);
-    if let Ok(answer) = timeout(limit, answer.as_mut()).await {
-        return Some(answer);
-    }
-    timeout(limit / 8, answer).await.ok()
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -1,8 +1,10 @@
-//! Pauses.
+//! Pauses, and the wait for an answer.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use lock_core::{Backoff, Claim, Ttl};
+use tokio::time::timeout;
 
 /// The pauses between requests to a store that fails.
 pub(crate) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -17,6 +19,17 @@ pub(super) const LONGEST_POLL: Duration = Duration::from_millis(500);
 /// requests travel together.
 pub(crate) fn renewal_window(ttl: Ttl) -> Duration {
     ttl.duration() / 30
+}
+
+/// The answer to a request, unless the limit passes.
+///
+/// If the process has stood still, an answer may have come with the end of the limit, and has yet to be read.
+pub(super) async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = pin!(answer);
+    if let Ok(answer) = timeout(limit, answer.as_mut()).await {
+        return Some(answer);
+    }
+    timeout(limit / 8, answer).await.ok()
 }
 
 /// The pause before the next request: doubling, with full jitter in its upper half.

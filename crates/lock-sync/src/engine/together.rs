@@ -8,8 +8,9 @@ use futures::FutureExt;
 use lock_core::{Acquire, AcquireOutcome, Error, ErrorKind};
 
 use super::driver::Flight;
-use super::running::{Asks, panic_message, within};
+use super::running::{Asks, panic_message};
 use super::shared::Shared;
+use super::timing::within;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// One request for leases of several keys.

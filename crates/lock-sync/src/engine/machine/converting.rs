@@ -245,7 +245,7 @@ impl<W> Machine<W> {
             return;
         }
         // A waiter for which the process asks with another claim does not wait for this conversion.
-        let asks = self.asks();
+        let asks = self.is_asking();
         if to.counts() {
             let tries = |patience| patience == Patience::Try;
             self.deny_where(denial, |it, _| is_over(it) && (tries(it) || !asks));

@@ -314,7 +314,7 @@ impl<W> Machine<W> {
     /// Once it has asked, there is no hurry.
     fn is_hurried(&self, leased: &Leased) -> bool {
         let lease = leased.claim.mode;
-        let want = self.queue.first_want().filter(|want| !self.asks() && beside(lease, *want));
+        let want = self.queue.first_want().filter(|want| !self.is_asking() && beside(lease, *want));
         lease.counts() && (self.closed || want.is_some_and(|want| !leased.has_room(want)))
     }
 
@@ -389,8 +389,8 @@ impl<W> Machine<W> {
             })
     }
 
-    /// Whether the process asks for a lease.
-    pub(super) fn asks(&self) -> bool {
+    /// Whether the process has a claim that the store has not granted.
+    pub(super) fn is_asking(&self) -> bool {
         self.seats.iter().any(|seat| matches!(seat, Seat::Asking(_)))
     }
 
