@@ -5,9 +5,10 @@ use std::sync::Arc;
 use lock_core::{Claim, Ttl};
 
 use super::driver::Flight;
-use super::running::{caught, known_to};
+use super::running::caught;
 use super::shared::{Keyed, Shared};
 use super::timing::BACKOFF;
+use super::verb::known_to;
 
 /// Releases a claim. Repeats a failed release while a repetition can help and the lease may last.
 pub(super) async fn forget(

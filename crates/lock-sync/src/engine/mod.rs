@@ -35,6 +35,7 @@ mod tokens;
 mod turn;
 mod upgrading;
 mod validity;
+mod verb;
 mod waiting;
 mod watch_task;
 

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -11,10 +10,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use lock_core::observer::{HandedOver, LeaseRenewed, RenewalOutcome};
 use lock_core::{
-    Acquire, Backend, Claim, Convert, Error, ErrorKind, Instant, Key, Mode, OwnerToken,
-    PermitBackend, Released, Renew, Renewal, Ttl,
+    Acquire, Claim, Convert, Error, ErrorKind, Instant, Key, OwnerToken, Released, Renew, Renewal,
+    Ttl,
 };
-use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -24,6 +22,7 @@ use super::policy::Policy;
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
 use super::timing::within;
+use super::verb::{Answer, Request, Verb};
 use crate::foreign::survive;
 use crate::sync::now;
 
@@ -71,50 +70,6 @@ pub(crate) struct Running<E: Asks> {
     _flight: Flight,
 }
 
-#[derive(Clone)]
-enum Verb {
-    Attempt(Acquire),
-    /// With the instant at which it was made, and the limit for its answer.
-    Renew(Renew, Instant, Duration),
-    /// With the limit for its answer.
-    Convert(Convert, Duration),
-    Release(Claim, Option<Box<Acquire>>),
-    /// The end of a lease whose permits do not come back.
-    Forget(Claim, Arc<dyn PermitBackend>),
-}
-
-enum Answer {
-    Attempt(AcquireAnswer),
-    Renew(Renewal),
-    Release(ReleaseAnswer),
-}
-
-/// A request that was sent, with its verb in the same box: futures that wait for a lock are small.
-type Request = Pin<Box<dyn Sent>>;
-
-trait Sent: Send {
-    fn verb(&self) -> &Verb;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer>;
-}
-
-#[pin_project]
-struct Asked<F> {
-    verb: Verb,
-    #[pin]
-    answer: F,
-}
-
-impl<F: Future<Output = Answer> + Send> Sent for Asked<F> {
-    fn verb(&self) -> &Verb {
-        &self.verb
-    }
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
-        self.project().answer.poll(context)
-    }
-}
-
 /// How long the driver waits for the answer to a request that it took over from a task, before it asks again. If the
 /// task's runtime is alive, the answer takes no longer than it would have taken the task.
 const GRACE: Duration = Duration::from_millis(5);
@@ -135,10 +90,10 @@ impl<E: Asks> Running<E> {
 
     /// Releases a claim. If the ending has a next request, asks for a place in the store's queue in the same step.
     pub(super) fn release(entry: &Arc<E>, ending: Ending, home: Home) -> Self {
-        let Ending { claim, next, forget, wanted } = ending;
+        let Ending { claim, other, next, forget, wanted } = ending;
         let verb = match entry.shared().counting.get().filter(|_| forget) {
             Some(backend) => Verb::Forget(claim, Arc::clone(backend)),
-            None => Verb::Release(claim, next.map(Box::new)),
+            None => Verb::Release(claim, other, next),
         };
         let mut running = Self::new(entry, verb, home);
         running.wanted = wanted;
@@ -310,7 +265,7 @@ impl<E: Asks> Running<E> {
                 self.entry.event(|machine| machine.renew_done(&request.claim, *sent, renewal));
                 self.tell_renewal(renewal, *sent, request.ttl);
             }
-            (Answer::Release(result), Verb::Release(claim, next)) => {
+            (Answer::Release(result), Verb::Release(claim, _, next)) => {
                 return Some(self.report_release(claim, next.as_deref(), result));
             }
             (Answer::Release(result), Verb::Forget(claim, _)) => {
@@ -366,73 +321,6 @@ impl<E: Asks> Running<E> {
     }
 }
 
-impl Answer {
-    /// Whether the answer is more than an error.
-    fn says_something(&self) -> bool {
-        match self {
-            Self::Attempt(answer) => answer.is_ok(),
-            Self::Renew(renewal) => !matches!(renewal, Renewal::Unknown(_)),
-            Self::Release(answer) => answer.is_ok(),
-        }
-    }
-}
-
-impl Verb {
-    fn send(self, backend: &Arc<dyn Backend>) -> Request {
-        let (mut sent, backend) = (self.clone(), Arc::clone(backend));
-        sent.claims(|claim| known_to(&*backend, claim));
-        // Called on the `dyn Backend` itself: the implementation for `Arc` allocates once more.
-        match sent {
-            Self::Attempt(request) => {
-                self.to(async move { Answer::Attempt((*backend).try_acquire(&request).await) })
-            }
-            Self::Convert(request, _) => {
-                self.to(async move { Answer::Attempt(convert(&*backend, &request).await) })
-            }
-            Self::Renew(request, ..) => {
-                self.to(async move { Answer::Renew((*backend).renew(&request).await) })
-            }
-            Self::Forget(claim, counting) => self.to(async move {
-                Answer::Release((*counting).forget(&claim).await.map(|released| (released, None)))
-            }),
-            Self::Release(claim, None) => self.to(async move {
-                Answer::Release((*backend).release(&claim).await.map(|released| (released, None)))
-            }),
-            Self::Release(claim, Some(next)) => self.to(async move {
-                Answer::Release((*backend).release_and_requeue(&claim, &next).await)
-            }),
-        }
-    }
-
-    /// The request with this verb, and the future of its answer.
-    fn to(self, answer: impl Future<Output = Answer> + Send + 'static) -> Request {
-        Box::pin(Asked { verb: self, answer })
-    }
-
-    fn claims(&mut self, mut change: impl FnMut(&mut Claim)) {
-        match self {
-            Self::Attempt(request) => change(&mut request.claim),
-            Self::Convert(request, _) => change(&mut request.request.claim),
-            Self::Renew(request, ..) => change(&mut request.claim),
-            Self::Forget(claim, _) => change(claim),
-            Self::Release(claim, next) => {
-                change(claim);
-                next.iter_mut().for_each(|next| change(&mut next.claim));
-            }
-        }
-    }
-
-    /// The answer to report if the store gives none.
-    fn failed(&self, kind: ErrorKind, why: String) -> Answer {
-        let error = Error::new(kind, why);
-        match self {
-            Self::Attempt(_) | Self::Convert(..) => Answer::Attempt(Err(error)),
-            Self::Renew(..) => Answer::Renew(Renewal::Unknown(error)),
-            Self::Release(..) | Self::Forget(..) => Answer::Release(Err(error)),
-        }
-    }
-}
-
 impl<E: Asks> Drop for Running<E> {
     fn drop(&mut self) {
         if self.request.is_none() {
@@ -454,18 +342,6 @@ impl<E: Asks> Drop for Running<E> {
             self.give_up(ErrorKind::ShuttingDown, why);
         }
     }
-}
-
-/// Renames a claim for a store without joint holders. There, a group is within this process, and holds exclusively.
-pub(super) fn known_to(backend: &dyn Backend, claim: &mut Claim) {
-    if claim.mode.is_joint() && !backend.capabilities().joins() {
-        claim.mode = Mode::Exclusive;
-    }
-}
-
-async fn convert(backend: &dyn Backend, request: &Convert) -> AcquireAnswer {
-    let none = || Error::new(ErrorKind::Unsupported, "the backend does not convert leases");
-    backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }
 
 /// Waits for the answer to the first of two requests. The store may carry out the first one last, after the release. Then

@@ -20,6 +20,7 @@ mod handle;
 mod holding;
 mod inspect;
 mod labels;
+mod layered;
 mod leader;
 mod lease;
 mod mutex;

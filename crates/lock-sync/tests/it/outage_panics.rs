@@ -5,59 +5,39 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{
-    Acquire, AcquireOutcome, Backend, Capabilities, Claim, Clock, Convertible, Error, ErrorKind,
-    Key, Released, Renew, Renewal, SharedBackend, Watch,
-};
+use lock_core::{Backend, Claim, Error, ErrorKind, Released};
 use lock_sync::{Locks, MutexGuard, ReleaseError, RwLockReadGuard};
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
+use crate::layered::{Layer, Layered};
+
 /// Longer than a few repetitions take, and shorter than a lease.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A backend whose first releases panic.
+/// A layer whose first releases panic.
 struct Panics {
-    inner: MemoryBackend,
     left: AtomicU32,
 }
 
 #[async_trait]
-impl Backend for Panics {
-    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
-        self.inner.try_acquire(request).await
-    }
-    async fn renew(&self, request: &Renew) -> Renewal {
-        self.inner.renew(request).await
-    }
-    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
+impl Layer for Panics {
+    async fn release(&self, store: &MemoryBackend, claim: &Claim) -> Result<Released, Error> {
         let less = |left: u32| left.checked_sub(1);
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
             panic!("a bug");
         }
-        self.inner.release(claim).await
+        store.release(claim).await
     }
-    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
-        self.inner.watch(key).await
-    }
-    fn clock(&self) -> Clock {
-        self.inner.clock()
-    }
-    fn capabilities(&self) -> Capabilities<'_> {
-        self.inner.capabilities()
-    }
-}
-
-impl SharedBackend for Panics {
-    type Conversion = Convertible;
 }
 
 /// Two processes, and the backend of the first. Each of its first releases panics.
-fn processes(panics: u32) -> (Locks<Panics>, Locks<MemoryBackend>, MemoryBackend) {
+fn processes(panics: u32) -> (Locks<Layered<Panics>>, Locks<MemoryBackend>, MemoryBackend) {
     let store = MemoryBackend::new();
     let inner = store.client();
-    let here = Locks::builder(Panics { inner: inner.clone(), left: AtomicU32::new(panics) });
+    let layer = Panics { left: AtomicU32::new(panics) };
+    let here = Locks::builder(Layered { store: inner.clone(), layer });
     let there = Locks::builder(store.client()).on_runtime(Handle::current());
     (here.on_runtime(Handle::current()).build().unwrap(), there.build().unwrap(), inner)
 }

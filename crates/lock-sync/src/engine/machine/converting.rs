@@ -72,10 +72,9 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether the mode of this hold's lease in the store is unknown.
+    /// Whether the lease of this hold is about to change its mode in the store.
     pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
-        let unknown = |change: &Change| change.request.sent || change.in_doubt.is_some();
-        let changes = |it: &Leased| it.change.as_ref().is_some_and(unknown);
+        let changes = |it: &Leased| it.change.as_ref().is_some_and(|it| it.request.sent);
         self.live(hold).is_some_and(|it| it.holds.get(hold).is_some() && changes(it))
     }
 
@@ -162,13 +161,6 @@ impl<W> Machine<W> {
             }
             (other, _) => self.not_converted(seat, change, other),
         }
-        // A lease that was given up meanwhile can now be released. If its mode is still unknown, both modes are.
-        if let Some(leased) = self.seats[seat].leased_mut()
-            && matches!(leased.stage, Stage::Going(_))
-        {
-            leased.spent = true;
-            self.pass.ops.extend(leased.forget_change());
-        }
     }
 
     /// The store has not converted the lease, or may have. The process asks again, unless the upgrade is over.
@@ -183,7 +175,7 @@ impl<W> Machine<W> {
                 return self.deny_upgrade(Denial::WouldBlock);
             }
             Ok(refusal @ (Busy { .. } | Queued { .. })) if change.strengthens() => {
-                (change.request.outage, change.in_doubt) = (None, None);
+                change.request.outage = None;
                 change.placed = matches!(refusal, Queued { .. });
                 let pause = self.pause_after(&claim, refusal);
                 // An upgrade that is no longer wanted must leave the queue at once.
@@ -212,9 +204,9 @@ impl<W> Machine<W> {
             change.request.at = leased.retry_at(now);
         }
         if !refused {
-            (change.in_doubt, change.placed) = (Some(now), change.strengthens());
+            change.placed = change.strengthens();
         }
-        // A store that does not convert the lease may still renew it, and so tell its mode.
+        // A store that does not convert the lease may still renew it.
         leased.renewal.by(now, false);
         let lasting = refused || now >= since + self.policy.patience();
         let limited = self.policy.outage_limit.is_some();
@@ -229,7 +221,7 @@ impl<W> Machine<W> {
             },
         );
         // A refused upgrade is over, unless an earlier request had no answer, or has a place.
-        refused && wanted && change.in_doubt.is_none() && !change.placed
+        refused && wanted && !change.placed
     }
 
     /// The lease on this seat was not converted to this mode. Denies the upgrade, or the waiters for permits that may
@@ -277,22 +269,6 @@ impl Leased {
     /// The conversion to a weaker mode that the store may have carried out.
     pub(super) fn weakening(&self) -> Option<&Change> {
         self.change.as_ref().filter(|change| !change.strengthens())
-    }
-
-    /// The answer to a renewal that was sent at this instant says that the lease has its former mode.
-    ///
-    /// `upgrades`: a holder waits for its upgrade.
-    pub(super) fn keeps_its_mode(&mut self, sent: Instant, now: Instant, upgrades: bool) {
-        let retry = self.retry_at(now);
-        if let Some(change) =
-            self.change.as_mut().filter(|it| it.in_doubt.is_some_and(|at| at <= sent))
-        {
-            change.in_doubt = None;
-            if !(upgrades && change.strengthens()) {
-                // A task that waits to learn the mode goes first.
-                change.request.at = change.request.at.max(retry);
-            }
-        }
     }
 
     /// The store may have carried out the conversion, and never answers: releases the claim in the other mode as well.

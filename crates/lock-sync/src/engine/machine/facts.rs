@@ -65,20 +65,18 @@ impl Asking {
     }
 }
 
-/// A conversion of a lease. While a request is under way or in doubt, the lease may have either mode.
+/// A conversion of a lease. Until the store answers a request, the lease may have either mode.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) to: Mode,
     pub(super) request: Request,
-    /// When the latest request without an answer failed, if nothing since has told which mode the lease has.
-    pub(super) in_doubt: Option<Instant>,
-    /// The store may have given the conversion a place.
+    /// The store may have given the upgrade a place, or may have carried it out.
     pub(super) placed: bool,
 }
 
 impl Change {
     pub(super) fn new(to: Mode) -> Self {
-        Self { to, request: Request::new(Instant::FAR_FUTURE), in_doubt: None, placed: false }
+        Self { to, request: Request::new(Instant::FAR_FUTURE), placed: false }
     }
 
     /// Whether the conversion makes the lease exclusive. Every other conversion makes the lease weaker.

@@ -12,8 +12,10 @@ use crate::engine::holds::{HoldId, Holding, State};
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(in super::super) claim: Claim,
+    /// The mode that the lease may have instead, because a conversion to it had no answer.
+    pub(in super::super) other: Option<Mode>,
     /// The request for a place in the store's queue behind other processes, if a waiter here wants one.
-    pub(in super::super) next: Option<Acquire>,
+    pub(in super::super) next: Option<Box<Acquire>>,
     /// Whether the permits of the lease are forgotten: they do not come back.
     pub(in super::super) forget: bool,
     /// Whether other processes wait for the lease.
@@ -100,13 +102,10 @@ impl<W> Machine<W> {
     // ---- Leases ----
 
     pub(super) fn give_up(&mut self, seat: usize) {
-        let Some(leased) = self.seats[seat].live_mut() else { return };
-        // The answer to a weakening under way tells which mode to release. Without such an answer the lease may have
-        // either mode, so both are released.
-        if leased.weakening().is_none_or(|change| !change.request.sent) {
-            self.pass.ops.extend(leased.forget_change());
+        let now = self.pass.now;
+        if let Some(leased) = self.seats[seat].live_mut() {
+            leased.stage = Stage::Going(Going::new(now));
         }
-        leased.stage = Stage::Going(Going::new(self.pass.now));
     }
 
     /// Takes back the leases whose release has not been sent, if a new waiter can use them. `want` joins an empty line.
@@ -145,6 +144,7 @@ impl<W> Machine<W> {
         // Whatever the answer will be, the store may have carried out the release.
         leased.spent = true;
         let (claim, forget) = (leased.claim.clone(), leased.holds.has_forgotten());
+        let other = leased.change.as_ref().map(|change| change.to);
         let (wanted, over) = (leased.turn.is_wanted(), now + leased.ttl.duration());
         let going = self.seats[seat].going_mut()?;
         going.release.send();
@@ -155,7 +155,8 @@ impl<W> Machine<W> {
             asking.send(true);
             Box::new(asking)
         });
-        Some(Ending { claim, next, forget, wanted })
+        let next = next.map(Box::new);
+        Some(Ending { claim, other, next, forget, wanted })
     }
 
     /// The request for the next lease, if it can travel together with the release of this lease.
@@ -165,6 +166,7 @@ impl<W> Machine<W> {
         let fits = self.is_waited_for()
             && self.only_seat().is_some()
             && leased.turn.is_wanted()
+            && leased.change.is_none()
             && !leased.holds.has_forgotten()
             && self.watch == Watching::On;
         let claim = if fits { self.draw(want).ok()? } else { return None };
@@ -207,6 +209,7 @@ impl<W> Machine<W> {
         let next = going.next.take();
         if going.granted_again && !result.as_ref().is_err_and(Error::is_retryable) {
             self.pass.ops.push(Op::Forget(leased.claim.clone()));
+            self.pass.ops.extend(leased.forget_change());
         }
         let contended = match (result, next) {
             (Ok((_, Some(_))), Some(next)) => return self.seats[seat] = Seat::Asking(*next),
@@ -240,10 +243,11 @@ impl<W> Machine<W> {
             return self.deny_tries(&denial);
         }
         if error.is_retryable() {
-            // A renewal without an answer may have moved the deadline in the store.
-            self.pass.ops.push(Op::Forget(leased.claim.clone()));
             // The outage counts for the waiters as well.
             self.trouble = going.release.outage.take();
+            // A renewal without an answer may have moved the deadline in the store.
+            self.pass.ops.push(Op::Forget(leased.claim.clone()));
+            self.pass.ops.extend(leased.forget_change());
         }
         self.seats[seat] = Seat::Free;
     }
@@ -270,10 +274,10 @@ impl<W> Machine<W> {
 }
 
 impl Leased {
-    /// Whether the release of the lease can be sent.
+    /// Whether the release of the lease can be sent. The answer to a conversion under way tells which mode to release.
     fn is_due(&self, now: Instant) -> bool {
         let going = matches!(&self.stage, Stage::Going(going) if going.release.is_due(now));
-        going && self.change.is_none()
+        going && self.change.as_ref().is_none_or(|change| !change.request.sent)
     }
 
     /// Whether a grant of this claim in this mode is this lease, or is released with it.

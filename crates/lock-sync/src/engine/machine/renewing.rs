@@ -60,7 +60,6 @@ impl<W> Machine<W> {
         let now = self.pass.now;
         // The process may have given the lease up meanwhile, and may still take it back.
         let Some(seat) = self.seat_of(claim.owner) else { return };
-        let upgrades = self.upgrades(seat);
         let Some(leased) = self.seats[seat].leased_mut() else { return };
         let ttl = leased.ttl.duration();
         leased.renewal.sent = false;
@@ -76,7 +75,6 @@ impl<W> Machine<W> {
             Renewal::Lost => self.lose(seat, LossReason::Revoked),
             Renewal::Renewed { valid_until, tokens, contention } => {
                 leased.lease.extend(*valid_until, now);
-                leased.keeps_its_mode(sent, now, upgrades);
                 leased.renewal.by(sent + ttl / 3, true);
                 leased.turn.answer(*contention, now);
                 tokens.iter().for_each(|tokens| leased.tokens.add(*tokens));

@@ -7,7 +7,7 @@ use lock_core::{Claim, Mode, Ttl};
 use super::upgrades::UPGRADE;
 use super::{OF, Sent, Waiter, World};
 use crate::engine::holds::HoldId;
-use crate::engine::machine::{Ending, Entered, Op, Ticket};
+use crate::engine::machine::{Entered, Op, Ticket};
 use crate::engine::queue::Patience;
 use crate::engine::tests::common::{Limit, TTL};
 
@@ -145,11 +145,12 @@ impl World {
 
     pub(super) fn take_release(&mut self) {
         if std::mem::take(&mut self.release_asked) {
-            while let Some(Ending { claim, next, forget, .. }) = self.machine.begin_release() {
-                self.end_of(claim.owner);
-                next.iter().for_each(|next| self.note(&next.claim));
-                self.history.releases.push((claim.owner, self.now() + TTL));
-                self.sent.push(Sent::Release(claim, next, forget));
+            while let Some(ending) = self.machine.begin_release() {
+                let owner = ending.claim.owner;
+                self.end_of(owner);
+                ending.next.iter().for_each(|next| self.note(&next.claim));
+                self.history.releases.push((owner, self.now() + TTL));
+                self.sent.push(Sent::Release(ending));
             }
         }
     }

@@ -23,7 +23,7 @@ use lock_core::{
 use self::events::Event;
 use self::gates::Gate;
 use self::store::Reply;
-use super::machine::{Machine, Opening, Return, Ticket};
+use super::machine::{Ending, Machine, Opening, Return, Ticket};
 use super::manner::Manner;
 use super::policy::Policy;
 use super::queue::WaiterId;
@@ -39,7 +39,7 @@ enum Sent {
     Attempt(Acquire),
     Convert(Convert),
     Renew(Renew, Instant),
-    Release(Claim, Option<Acquire>, bool),
+    Release(Ending),
     Forget(Claim),
     /// The store has carried out the request. Its answer is on the way.
     Answered(Reply),
@@ -47,14 +47,12 @@ enum Sent {
 
 impl Sent {
     fn ask_for(&mut self, few: u32) {
+        let few = NonZeroU32::MIN.saturating_add(few - 1);
         match self {
-            Self::Attempt(request)
-            | Self::Convert(Convert { request, .. })
-            | Self::Release(_, Some(request), _) => {
-                request.tokens = NonZeroU32::MIN.saturating_add(few - 1);
-            }
+            Self::Attempt(request) | Self::Convert(Convert { request, .. }) => request.tokens = few,
+            Self::Release(Ending { next: Some(request), .. }) => request.tokens = few,
             Self::Renew(request, _) => request.tokens = 0,
-            Self::Release(_, None, _) | Self::Forget(_) | Self::Answered(_) => {}
+            Self::Release(_) | Self::Forget(_) | Self::Answered(_) => {}
         }
     }
 }

@@ -7,7 +7,9 @@ use lock_core::{
 };
 
 use super::{Sent, World};
+use crate::engine::machine::Ending;
 use crate::engine::tests::common::{Answer, TTL, failure};
+use crate::engine::verb::release;
 
 /// An answer of the store.
 #[derive(Debug)]
@@ -86,9 +88,9 @@ impl World {
                 let renewal = renewed.unwrap_or_else(Renewal::Unknown);
                 Reply::Renew(request.claim, sent, renewal)
             }
-            Sent::Release(claim, next, forget) => {
-                let result = heard(answer, self.end(&claim, next.as_ref(), forget)).await;
-                Reply::Release(claim, next.map(|next| next.claim), result)
+            Sent::Release(ending) => {
+                let result = heard(answer, self.end(&ending)).await;
+                Reply::Release(ending.claim, ending.next.map(|next| next.claim), result)
             }
             // The driver repeats the request until it succeeds.
             Sent::Forget(claim) if matches!(answer, Answer::Lost | Answer::Denied) => {
@@ -103,16 +105,12 @@ impl World {
         })
     }
 
-    async fn end(
-        &self,
-        claim: &Claim,
-        next: Option<&Acquire>,
-        forget: bool,
-    ) -> Result<(Released, Option<AcquireOutcome>), Error> {
+    async fn end(&self, ending: &Ending) -> Result<(Released, Option<AcquireOutcome>), Error> {
+        let Ending { claim, other, next, forget, .. } = ending;
         match next {
-            _ if forget => Ok((PermitBackend::forget(&self.ours, claim).await?, None)),
+            _ if *forget => Ok((PermitBackend::forget(&self.ours, claim).await?, None)),
             Some(next) => self.ours.release_and_requeue(claim, next).await,
-            None => Ok((self.ours.release(claim).await?, None)),
+            None => Ok((release(&self.ours, claim.clone(), *other).await?, None)),
         }
     }
 

@@ -104,7 +104,7 @@ impl World {
         if std::mem::take(&mut self.release_asked)
             && let Some(Ending { claim, next, forget: false, .. }) = self.machine.begin_release()
         {
-            let other = self.releasing.replace((claim, next));
+            let other = self.releasing.replace((claim, next.map(|next| *next)));
             assert!(other.is_none(), "two releases under way");
             self.released_at = self.now;
         }

@@ -2,14 +2,22 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_core::ErrorKind;
-use lock_core::memory::Verb;
-use lock_sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, RwLockWriteGuard};
+use async_trait::async_trait;
+use lock_core::memory::{MemoryBackend, Verb};
+use lock_core::{
+    AcquireOutcome, Backend, Claim, Convert, ConvertBackend, Error, ErrorKind, Released,
+};
+use lock_sync::{
+    Locks, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, RwLockWriteGuard,
+};
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
 
 use super::{SOON, begin, rwlocks, soon, still_waits};
+use crate::layered::{Layer, Layered};
 use crate::support::{Pair, eventually};
 
 #[tokio::test]
@@ -155,5 +163,69 @@ async fn a_lease_that_cannot_become_weaker_is_renewed_and_released() {
     let begin = tokio::time::Instant::now();
     RwLockReadGuard::release(reading).await.unwrap();
     assert!(begin.elapsed() < ttl / 10, "it took {:?}", begin.elapsed());
+    RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
+}
+
+/// No answer tells the mode of the lease.
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_mode_is_unknown_is_released_at_once() {
+    for carried_out in [false, true] {
+        let pair = Pair::local();
+        let (here, there) = rwlocks(&pair);
+        let writing = here.write().await.unwrap();
+        let (faults, asked) = (pair.ours.faults(), pair.ours.stats().acquires);
+        let converting = faults.on(Verb::Acquire);
+        if carried_out {
+            converting.lose_replies(1);
+        } else {
+            converting.fail(ErrorKind::NotReady);
+        }
+        faults.on(Verb::Renew).fail(ErrorKind::NotReady);
+        let reading = writing.downgrade();
+        while pair.ours.stats().acquires == asked {
+            yield_now().await;
+        }
+        converting.fail(ErrorKind::NotReady);
+        assert_eq!(there.try_read().await.is_ok(), carried_out);
+        soon(RwLockReadGuard::release(reading)).await.unwrap();
+        RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
+    }
+}
+
+/// A layer that takes a conversion to the store just before the next release. The client has given it up.
+#[derive(Default)]
+struct Late {
+    request: Mutex<Option<Convert>>,
+}
+
+#[async_trait]
+impl Layer for Late {
+    async fn convert(&self, _: &MemoryBackend, request: &Convert) -> Result<AcquireOutcome, Error> {
+        self.request.lock().unwrap().get_or_insert_with(|| request.clone());
+        Err(Error::new(ErrorKind::NotReady, "no answer in time"))
+    }
+
+    async fn release(&self, store: &MemoryBackend, claim: &Claim) -> Result<Released, Error> {
+        let late = self.request.lock().unwrap().take();
+        if let Some(late) = late {
+            drop(store.convert(&late).await?);
+        }
+        store.release(claim).await
+    }
+}
+
+/// Meanwhile a renewal has said that the lease has its former mode.
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_mode_changes_late_is_released() {
+    let pair = Pair::local();
+    let store = pair.ours.clone();
+    let here = Locks::builder(Layered { store, layer: Late::default() });
+    let here = here.on_runtime(Handle::current()).build().unwrap().rwlock("it", 0).unwrap();
+    let (_, there) = rwlocks(&pair);
+    let reading = here.write().await.unwrap().downgrade();
+    while pair.ours.stats().renewals == 0 {
+        yield_now().await;
+    }
+    soon(RwLockReadGuard::release(reading)).await.unwrap();
     RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
 }

@@ -10,6 +10,7 @@ use lock_sync::{
     LockError, LossReason, OwnedRwLockReadGuard, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, TryLockError,
 };
+use tokio::time::timeout;
 
 use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits, third};
 use crate::support::{Pair, poll_once};
@@ -323,6 +324,26 @@ async fn an_upgrade_with_a_limit_waits_for_a_store_until_the_limit_of_outages() 
             None => assert!(matches!(error, LockError::Timeout { .. }) && waited >= long),
         }
     }
+}
+
+/// The store makes the lease exclusive after the holder has given the upgrade up. No answer says so.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_an_abandoned_upgrade_made_exclusive_is_released() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let reading = there.read().await.unwrap();
+    let mut upgrade = Box::pin(upgradable.upgrade_timeout(Duration::from_secs(2)));
+    // By then it has a place in the queue.
+    assert!(timeout(Duration::from_secs(1), upgrade.as_mut()).await.is_err());
+    for verb in [Verb::Acquire, Verb::Renew] {
+        pair.ours.faults().on(verb).fail(ErrorKind::NotReady);
+    }
+    let upgradable = upgrade.await.unwrap_err().into_guard();
+    RwLockReadGuard::release(reading).await.unwrap();
+    assert!(there.try_read().await.is_err(), "the store has carried out the upgrade");
+    soon(RwLockUpgradableReadGuard::release(upgradable)).await.unwrap();
+    RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
 }
 
 #[tokio::test]

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::memory::{MemoryBackend, Verb};
-use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, InspectBackend, Key,
-    Released, Renew, Renewal, Watch,
-};
+use lock_core::{Acquire, AcquireOutcome, Backend, Error, ErrorKind, InspectBackend, Key};
 use lock_sync::{LockError, Locks, LossReason, MultiGuard, MutexGuard, ReleaseError, TryLockError};
 use tokio::time::{Instant, sleep};
 
+use crate::layered::{Layer, Layered};
 use crate::support::{Pair, eventually, poll_once};
 
 const TTL: Duration = Duration::from_secs(3);
@@ -356,35 +354,23 @@ fn the_runtime_of_the_driver_goes() {
     assert!(matches!(late, Err(TryLockError::Backend(e)) if stopped(&e)));
 }
 
-/// A backend that grants one key at a time, or that grants all keys and panics.
+/// A layer that grants one key at a time, or that grants all keys and panics.
 struct OneByOne {
-    inner: MemoryBackend,
     panics: bool,
 }
 
 #[async_trait]
-impl Backend for OneByOne {
-    async fn try_acquire(&self, request: &Acquire) -> Result<AcquireOutcome, Error> {
-        self.inner.try_acquire(request).await
-    }
-    async fn renew(&self, request: &Renew) -> Renewal {
-        self.inner.renew(request).await
-    }
-    async fn release(&self, claim: &Claim) -> Result<Released, Error> {
-        self.inner.release(claim).await
-    }
-    async fn try_acquire_all(&self, all: &[Acquire]) -> Result<Option<Vec<AcquireOutcome>>, Error> {
+impl Layer for OneByOne {
+    async fn acquire_all(
+        &self,
+        store: &MemoryBackend,
+        all: &[Acquire],
+    ) -> Result<Option<Vec<AcquireOutcome>>, Error> {
         if self.panics {
-            self.inner.try_acquire_all(all).await?;
+            store.try_acquire_all(all).await?;
             panic!("a bug");
         }
         Ok(None)
-    }
-    async fn watch(&self, key: &Key) -> Result<Watch, Error> {
-        self.inner.watch(key).await
-    }
-    fn clock(&self) -> Clock {
-        self.inner.clock()
     }
 }
 
@@ -392,7 +378,7 @@ impl Backend for OneByOne {
 async fn a_backend_that_grants_one_at_a_time_is_asked_in_order() {
     for panics in [false, true] {
         let store = MemoryBackend::new();
-        let locks = |inner| Locks::new(OneByOne { inner, panics });
+        let locks = |store| Locks::new(Layered { store, layer: OneByOne { panics } });
         let (here, there) = (locks(store.client()), locks(store.client()));
         let guard = here.lock_all(["a", "b"]).await.unwrap();
         assert!(matches!(there.try_lock_all(["b", "c"]).await, Err(TryLockError::WouldBlock)));
