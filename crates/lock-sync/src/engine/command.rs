@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Claim, Ttl};
+use lock_core::{Claim, Mode, Ttl};
 use tokio::sync::oneshot;
 
 use super::driver::{Errand, Flight};
@@ -30,8 +30,8 @@ pub(crate) enum Command<E: Driven> {
     Together(Together<E>),
     /// Release the leases that the entry has given up and has not taken back since.
     Release(Arc<E>, Flight),
-    /// Release a claim that no entry knows any more, with the length of its lease.
-    Forget(Arc<Shared<E>>, Claim, Ttl, Flight),
+    /// Release a claim that no entry knows any more, which may have the other mode, with the length of its lease.
+    Forget(Arc<Shared<E>>, Claim, Option<Mode>, Ttl, Flight),
     /// Listen for hints.
     Watch(Arc<E>, u64),
     /// Ring after this time, unless the receiver has gone.
@@ -54,8 +54,8 @@ impl<E: Driven> Errand for Command<E> {
                     tokio::spawn(Running::release(&entry, ending, Home::Driver).run());
                 }
             }
-            Self::Forget(shared, claim, ttl, flight) => {
-                tokio::spawn(forget(shared, claim, ttl, flight));
+            Self::Forget(shared, claim, other, ttl, flight) => {
+                tokio::spawn(forget(shared, claim, other, ttl, flight));
             }
             Self::Watch(entry, number) => entry.begin_watch(number),
             Self::Alarm(after, mut ring) => {

@@ -255,7 +255,7 @@ impl Hold {
                 return (lost, rest);
             }
             // The mode to release is not known yet. While this waits, dropping the future releases the hold.
-            self.entry.converted(self.id()).await;
+            self.entry.weakened(self.id()).await;
         }
     }
 

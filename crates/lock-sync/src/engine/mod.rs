@@ -215,11 +215,10 @@ impl Entry {
 
     /// Gives a hold up. The caller carries out the release, if one is needed.
     ///
-    /// `None` while a conversion leaves the mode of the lease in the store unknown: see
-    /// [`converted`](Self::converted).
+    /// `None` while a request to make the lease weaker is under way: see [`weakened`](Self::weakened).
     fn release_here(self: &Arc<Self>, hold: HoldId, manner: Manner) -> Option<Rest> {
         self.event_locked(self.lock(), |State { machine, .. }| {
-            if machine.is_converting(hold) {
+            if machine.is_weakening(hold) {
                 return None;
             }
             let rest = machine.release_promptly(hold, manner);
@@ -347,9 +346,9 @@ impl Entry {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
             Op::Convert(request, limit) => Command::Run(Running::convert(self, request, limit)),
             Op::Renew(request, limit) => Command::Run(Running::renew(self, request, limit)),
-            Op::Forget(claim) => {
-                let flight = self.shared.flights.begin();
-                Command::Forget(Arc::clone(&self.shared), claim, self.policy.ttl, flight)
+            Op::Forget(claim, other) => {
+                let (shared, flight) = (Arc::clone(&self.shared), self.shared.flights.begin());
+                Command::Forget(shared, claim, other, self.policy.ttl, flight)
             }
             Op::Watch => Command::Watch(Arc::clone(self), state.watch.begin()),
             Op::Unwatch => {
@@ -468,7 +467,7 @@ impl Drop for Entry {
         state.watch.abort();
         for claim in state.machine.left_behind().cloned() {
             let flight = shared.flights.begin();
-            shared.send(Command::Forget(Arc::clone(shared), claim, policy.ttl, flight));
+            shared.send(Command::Forget(Arc::clone(shared), claim, None, policy.ttl, flight));
         }
         shared.forget(key, *group, policy);
     }

@@ -90,7 +90,7 @@ impl Verb {
                 Answer::Release((*counting).forget(&claim).await.map(|released| (released, None)))
             }),
             Self::Release(claim, other, None) => self.to(async move {
-                let released = release(&*backend, claim, other).await;
+                let released = release(&*backend, &claim, other).await;
                 Answer::Release(released.map(|released| (released, None)))
             }),
             Self::Release(claim, _, Some(next)) => self.to(async move {
@@ -140,16 +140,15 @@ async fn convert(backend: &dyn Backend, request: &Convert) -> AcquireAnswer {
     backend.capabilities().converter().ok_or_else(none)?.convert(request).await
 }
 
-/// Ends a lease whose mode may be the other one. The modes are released one after the other: after the release in the
-/// former mode, a conversion that arrives late changes nothing.
+/// Ends a lease, which may have the other mode instead. The known mode comes first: a conversion to the other one that
+/// arrives after the end of the lease changes nothing.
 pub(super) async fn release(
     backend: &dyn Backend,
-    mut claim: Claim,
+    claim: &Claim,
     other: Option<Mode>,
 ) -> Result<Released, Error> {
-    let released = backend.release(&claim).await?;
-    let Some(other) = other else { return Ok(released) };
-    claim.mode = other;
-    let or = backend.release(&claim).await?;
-    Ok(if released == Released::NotHeld { or } else { released })
+    match (backend.release(claim).await?, other) {
+        (Released::NotHeld, Some(other)) => backend.release(&claim.clone().in_mode(other)).await,
+        (released, _) => Ok(released),
+    }
 }

@@ -122,9 +122,9 @@ impl Entry {
         self.wait(waker, context, parked, |state, waker| state.machine.poll(id, waker))
     }
 
-    /// Waits until the mode of this hold's lease in the store is known.
-    pub(super) fn converted(&self, hold: HoldId) -> impl Future<Output = ()> {
-        self.news(move |state| (!state.machine.is_converting(hold)).then_some(()))
+    /// Waits until the store has answered a request to make the lease of this hold weaker.
+    pub(super) fn weakened(&self, hold: HoldId) -> impl Future<Output = ()> {
+        self.news(move |state| (!state.machine.is_weakening(hold)).then_some(()))
     }
 
     /// Waits until the lease of this hold lasts until this instant, or the hold is over.

@@ -32,6 +32,28 @@ async fn a_permit_outlives_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_query_waits_for_a_release_although_an_earlier_return_of_permits_has_failed() {
+    let pair = short();
+    let (here, _) = pair.semaphores(3);
+    let mut permits = here.acquire_many(3).await.unwrap();
+    let (faults, asked) = (pair.ours.faults(), pair.ours.stats().acquires);
+    faults.on(Verb::Acquire).fail(ErrorKind::NotReady);
+    drop(permits.split(1).unwrap());
+    while pair.ours.stats().acquires == asked {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let gate = faults.on(Verb::Release).hold_requests();
+    drop(permits);
+    let mut query = Box::pin(here.available_permits());
+    for _ in 0..100 {
+        assert!(poll_once(query.as_mut()).await.is_pending());
+        tokio::task::yield_now().await;
+    }
+    drop(gate);
+    assert_eq!(query.await.unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_permits_of_a_crashed_holder_come_back() {
     let pair = short();
     let (here, there) = pair.semaphores(3);

@@ -72,10 +72,9 @@ impl<W> Machine<W> {
         }
     }
 
-    /// Whether the lease of this hold is about to change its mode in the store.
-    pub(in super::super) fn is_converting(&self, hold: HoldId) -> bool {
-        let changes = |it: &Leased| it.change.as_ref().is_some_and(|it| it.request.sent);
-        self.live(hold).is_some_and(|it| it.holds.get(hold).is_some() && changes(it))
+    /// Whether the lease of this hold is about to become weaker in the store.
+    pub(in super::super) fn is_weakening(&self, hold: HoldId) -> bool {
+        self.live(hold).is_some_and(|it| it.holds.get(hold).is_some() && it.is_weakening())
     }
 
     // ---- The upgrade ----
@@ -206,8 +205,10 @@ impl<W> Machine<W> {
         if !refused {
             change.placed = change.strengthens();
         }
-        // A store that does not convert the lease may still renew it.
-        leased.renewal.by(now, false);
+        // A store that does not make the lease weaker may still renew it.
+        if !change.strengthens() {
+            leased.renewal.by(now, false);
+        }
         let lasting = refused || now >= since + self.policy.patience();
         let limited = self.policy.outage_limit.is_some();
         self.deny_after_conversion(
@@ -271,11 +272,9 @@ impl Leased {
         self.change.as_ref().filter(|change| !change.strengthens())
     }
 
-    /// The store may have carried out the conversion, and never answers: releases the claim in the other mode as well.
-    pub(super) fn forget_change(&mut self) -> Option<Op> {
-        let change = self.change.take()?;
-        self.spent = true;
-        Some(Op::Forget(self.claim.clone().in_mode(change.to)))
+    /// Whether a request to make the lease weaker is under way.
+    pub(super) fn is_weakening(&self) -> bool {
+        self.weakening().is_some_and(|change| change.request.sent)
     }
 
     /// The number of conversions after which the store has back what no holder uses now. A conversion that has begun

@@ -25,15 +25,14 @@ impl<W> Machine<W> {
             return;
         }
         let loss = LeaseLost::new(reason);
-        // After a revocation the store has no lease of this claim, except one that an unanswered upgrade may bring.
-        let revoked = reason == LossReason::Revoked;
-        if !revoked || leased.weakening().is_none() {
-            self.pass.ops.extend(leased.forget_change());
+        // The store may still have the lease. Releasing it spares other clients the wait for its end. After a revocation
+        // the store has no lease of this claim, except one that an unanswered upgrade may bring.
+        if reason != LossReason::Revoked {
+            self.pass.ops.push(leased.forget());
+        } else if let Some(change) = leased.change.as_ref().filter(|change| change.strengthens()) {
+            self.pass.ops.push(Op::Forget(leased.claim.clone().in_mode(change.to), None));
         }
-        if !revoked {
-            // The store may still have the lease. Releasing it spares other clients the wait for its end.
-            self.pass.ops.push(Op::Forget(leased.claim.clone()));
-        }
+        leased.change = None;
         let lost = leased.holds.end_all();
         if !lost.is_empty() {
             leased.lease.end(lost.iter().copied(), reason);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, Claim, Convert, Error, Instant, Renew};
+use lock_core::{Acquire, Claim, Convert, Error, Instant, Mode, Renew};
 
 use super::super::validity::Validity;
 use crate::error::LeaseLost;
@@ -17,8 +17,8 @@ pub(in super::super) enum Op {
     Renew(Renew, Duration),
     /// Convert a lease to another mode, with a limit for the answer.
     Convert(Convert, Duration),
-    /// Release a claim that no longer matters to the machine.
-    Forget(Claim),
+    /// Release a claim that no longer matters to the machine, and that may have the other mode.
+    Forget(Claim, Option<Mode>),
     Watch,
     Unwatch,
 }

@@ -144,7 +144,7 @@ impl<W> Machine<W> {
         // Whatever the answer will be, the store may have carried out the release.
         leased.spent = true;
         let (claim, forget) = (leased.claim.clone(), leased.holds.has_forgotten());
-        let other = leased.change.as_ref().map(|change| change.to);
+        let other = leased.other_mode();
         let (wanted, over) = (leased.turn.is_wanted(), now + leased.ttl.duration());
         let going = self.seats[seat].going_mut()?;
         going.release.send();
@@ -208,15 +208,14 @@ impl<W> Machine<W> {
         self.used_last = leased.used;
         let next = going.next.take();
         if going.granted_again && !result.as_ref().is_err_and(Error::is_retryable) {
-            self.pass.ops.push(Op::Forget(leased.claim.clone()));
-            self.pass.ops.extend(leased.forget_change());
+            self.pass.ops.push(leased.forget());
         }
         let contended = match (result, next) {
             (Ok((_, Some(_))), Some(next)) => return self.seats[seat] = Seat::Asking(*next),
             (Ok((Released::Freed { told }, _)), _) => *told > 0,
             (other, next) => {
                 // An earlier release without an answer may have put the next claim into the queue.
-                self.pass.ops.extend(next.map(|next| Op::Forget(next.claim)));
+                self.pass.ops.extend(next.map(|next| Op::Forget(next.claim, None)));
                 match other {
                     Ok(_) => false,
                     Err(error) => return self.release_failed(seat, error),
@@ -246,8 +245,7 @@ impl<W> Machine<W> {
             // The outage counts for the waiters as well.
             self.trouble = going.release.outage.take();
             // A renewal without an answer may have moved the deadline in the store.
-            self.pass.ops.push(Op::Forget(leased.claim.clone()));
-            self.pass.ops.extend(leased.forget_change());
+            self.pass.ops.push(leased.forget());
         }
         self.seats[seat] = Seat::Free;
     }
@@ -268,16 +266,27 @@ impl<W> Machine<W> {
             Seat::Leased(leased) => leased.takes_in(claim.mode),
         });
         if !known {
-            self.pass.ops.push(Op::Forget(claim.clone()));
+            self.pass.ops.push(Op::Forget(claim.clone(), None));
         }
     }
 }
 
 impl Leased {
-    /// Whether the release of the lease can be sent. The answer to a conversion under way tells which mode to release.
+    /// Releases the claim, whatever the answer, and also if a conversion without an answer was carried out.
+    pub(super) fn forget(&self) -> Op {
+        Op::Forget(self.claim.clone(), self.other_mode())
+    }
+
+    /// The mode that the lease may have instead.
+    fn other_mode(&self) -> Option<Mode> {
+        self.change.as_ref().map(|change| change.to)
+    }
+
+    /// Whether the release of the lease can be sent. The answer to a request for a weaker mode tells which mode to
+    /// release.
     fn is_due(&self, now: Instant) -> bool {
         let going = matches!(&self.stage, Stage::Going(going) if going.release.is_due(now));
-        going && self.change.as_ref().is_none_or(|change| !change.request.sent)
+        going && !self.is_weakening()
     }
 
     /// Whether a grant of this claim in this mode is this lease, or is released with it.

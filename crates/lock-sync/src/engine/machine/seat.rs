@@ -77,10 +77,10 @@ impl Seat {
         match self {
             Self::Free => None,
             Self::Asking(asking) => asking.request.outage.as_ref(),
-            Self::Leased(leased) => {
-                let change = leased.change.as_ref().and_then(|it| it.request.outage.as_ref());
-                change.or(self.going().and_then(|going| going.release.outage.as_ref()))
-            }
+            Self::Leased(leased) => match &leased.stage {
+                Stage::Going(going) => going.release.outage.as_ref(),
+                _ => leased.change.as_ref()?.request.outage.as_ref(),
+            },
         }
     }
 

@@ -169,7 +169,7 @@ impl World {
                     let sent = self.now();
                     self.sent.push(Sent::Renew(request, sent));
                 }
-                Op::Forget(claim) => self.sent.push(Sent::Forget(claim)),
+                Op::Forget(claim, other) => self.sent.push(Sent::Forget(claim, other)),
                 Op::Watch => self.watch_asked = true,
                 Op::Unwatch => {
                     self.watch_asked = false;

@@ -93,12 +93,12 @@ impl World {
                 Reply::Release(ending.claim, ending.next.map(|next| next.claim), result)
             }
             // The driver repeats the request until it succeeds.
-            Sent::Forget(claim) if matches!(answer, Answer::Lost | Answer::Denied) => {
-                self.sent.push(Sent::Forget(claim));
+            Sent::Forget(..) if matches!(answer, Answer::Lost | Answer::Denied) => {
+                self.sent.push(sent);
                 return None;
             }
-            Sent::Forget(claim) => {
-                let _ = self.ours.release(&claim).await.unwrap();
+            Sent::Forget(claim, other) => {
+                let _ = release(&self.ours, &claim, other).await.unwrap();
                 return None;
             }
             Sent::Answered(reply) => reply,
@@ -110,7 +110,7 @@ impl World {
         match next {
             _ if *forget => Ok((PermitBackend::forget(&self.ours, claim).await?, None)),
             Some(next) => self.ours.release_and_requeue(claim, next).await,
-            None => Ok((release(&self.ours, claim.clone(), *other).await?, None)),
+            None => Ok((release(&self.ours, claim, *other).await?, None)),
         }
     }
 

@@ -133,7 +133,7 @@ impl World {
                 Op::Attempt(request) => self.ask(request),
                 Op::Renew(request, _) => self.renewals.push((request, self.now)),
                 Op::Convert(..) => panic!("there is nothing weaker"),
-                Op::Forget(claim) => {
+                Op::Forget(claim, _) => {
                     let releasing = self.releasing.as_ref().map(|(releasing, _)| releasing);
                     assert_ne!(
                         releasing,

@@ -188,6 +188,7 @@ async fn a_lease_whose_mode_is_unknown_is_released_at_once() {
         converting.fail(ErrorKind::NotReady);
         assert_eq!(there.try_read().await.is_ok(), carried_out);
         soon(RwLockReadGuard::release(reading)).await.unwrap();
+        assert_eq!(pair.ours.stats().releases, 1 + u64::from(carried_out));
         RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
     }
 }

@@ -346,6 +346,21 @@ async fn a_lease_that_an_abandoned_upgrade_made_exclusive_is_released() {
     RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_request_that_undoes_an_upgrade_does_not_delay_the_release() {
+    let pair = Pair::local();
+    let (here, there) = rwlocks(&pair);
+    let upgradable = here.upgradable_read().await.unwrap();
+    let reading = there.read().await.unwrap();
+    let mut upgrade = Box::pin(upgradable.upgrade());
+    // By then it has a place in the queue.
+    assert!(timeout(Duration::from_secs(1), upgrade.as_mut()).await.is_err());
+    let _gate = pair.ours.faults().on(Verb::Acquire).hold_requests();
+    drop(upgrade);
+    RwLockReadGuard::release(reading).await.unwrap();
+    RwLockWriteGuard::release(soon(there.write()).await.unwrap()).await.unwrap();
+}
+
 #[tokio::test]
 async fn the_error_becomes_the_one_that_the_caller_returns() {
     async fn write(lock: &lock_sync::RwLock<u32>) -> Result<(), LockError> {
