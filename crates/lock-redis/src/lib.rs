@@ -46,9 +46,8 @@
 //! hosts as a list, [`Builder::login`] takes credentials that need no encoding, [`Builder::tls`] switches TLS on, and
 //! [`Builder::database`] chooses the database. All other options are methods of the builder alone, for example the
 //! prefix, confirmed grants, the time limits, the certificates, and the [provider](Builder::credentials), which supplies
-//! the credentials of each new connection. [`Builder::build`] refuses an invalid URL before the client sends anything. A
-//! URL of sentinels or of a cluster with an unknown option is invalid. In a URL of one server, an unknown option has no
-//! effect.
+//! the credentials of each new connection. [`Builder::build`] refuses an invalid URL, and one with an unknown option, before
+//! the client sends anything.
 //!
 //! # Is the server fit?
 //!

@@ -43,6 +43,11 @@ impl Endpoint {
         if url.fragment().is_some() {
             return Err(invalid(FRAGMENT));
         }
+        // The parser passes over an option that it does not know.
+        let (known, reason) = options(url.scheme());
+        if url.query_pairs().any(|(name, _)| !known.contains(&&*name)) {
+            return Err(invalid(reason));
+        }
         let protocol = protocol(url.query_pairs().find(|(name, _)| name == "protocol"))?;
         let info = url.into_connection_info().map_err(|error| {
             // The reason may quote a part of the URL.
@@ -196,6 +201,17 @@ fn unreadable(url: &str) -> Error {
     })
 }
 
+/// The options of a URL with this scheme, and the reason to refuse any other.
+fn options(scheme: &str) -> (&'static [&'static str], &'static str) {
+    match scheme {
+        "redis" | "valkey" => (&["protocol"], "the URL has an unknown option: there is protocol"),
+        _ => (
+            &["protocol", "db", "user", "pass"],
+            "the URL has an unknown option: there are protocol, db, user and pass",
+        ),
+    }
+}
+
 fn protocol<N, V: AsRef<str>>(pair: Option<(N, V)>) -> Result<Option<Protocol>, Error> {
     let Some((_, value)) = pair else { return Ok(None) };
     match value.as_ref() {
@@ -248,6 +264,22 @@ mod tests {
         ] {
             let error = Endpoint::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_option_is_refused() {
+        for (url, options) in [
+            ("redis://redis.example?timeout=hunter2", "there is protocol"),
+            ("valkeys://redis.example/1?protocol=resp3&db=hunter2", "there is protocol"),
+            ("redis+unix:///run/redis.sock?password=hunter2", "protocol, db, user and pass"),
+            ("unix:///run/redis.sock?db=1&hunter2", "protocol, db, user and pass"),
+        ] {
+            let error = Endpoint::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+            assert!(error.to_string().contains("unknown option"), "{url}: {error}");
+            assert!(error.to_string().ends_with(options), "{url}: {error}");
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
         }
     }
