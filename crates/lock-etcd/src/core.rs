@@ -18,8 +18,9 @@ use crate::link::{Link, untold};
 use crate::naming::Names;
 use crate::voting::Node;
 
-/// So many leases that are over are remembered.
-const MOST_OVER: usize = 10_000;
+/// So many leases that are over are remembered: more than one document has parties, so that a request about a document
+/// whose parties are all dead comes to an end.
+const MOST_OVER: usize = 100_000;
 
 /// A client, as its tasks see it.
 pub(crate) struct Core {
@@ -77,11 +78,7 @@ impl Core {
         if let Some(session) = self.hub.session().filter(|session| ids.contains(session)) {
             self.hub.over(session);
         }
-        let mut over = self.over();
-        if over.len() > MOST_OVER {
-            over.clear();
-        }
-        over.extend(ids);
+        note(&mut self.over(), ids);
     }
 
     /// Waits for the turn of a request about the key.
@@ -180,5 +177,36 @@ impl Core {
             Ok(hints)
         };
         self.bounded(listening).await
+    }
+}
+
+fn note(over: &mut HashSet<i64>, ids: &BTreeSet<i64>) {
+    if over.len() > MOST_OVER {
+        over.clear();
+    }
+    over.extend(ids);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document of a mebibyte has fewer parties.
+    const PARTIES: i64 = 40_000;
+
+    #[test]
+    fn the_dead_parties_of_the_longest_document_are_remembered_together() {
+        let mut over = HashSet::new();
+        // Some may be forgotten once, whatever was remembered before.
+        for id in 0..3 * PARTIES {
+            note(&mut over, &BTreeSet::from([id]));
+        }
+        let of_document: Vec<i64> = (-PARTIES..0).collect();
+        for _ in 0..2 {
+            for part in of_document.chunks(128) {
+                note(&mut over, &part.iter().copied().collect());
+            }
+        }
+        assert!(of_document.iter().all(|id| over.contains(id)));
     }
 }

@@ -83,6 +83,8 @@ fn kind(code: Code, message: &str) -> ErrorKind {
         Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
         Code::InvalidArgument if message.contains("authentication failed") => ErrorKind::Denied,
         Code::InvalidArgument if message.contains(NO_USER) => ErrorKind::Denied,
+        // The rights have changed twice during the request. The next request logs in again.
+        Code::InvalidArgument if message.contains(OLD_RIGHTS) => ErrorKind::NotReady,
         Code::Unimplemented => ErrorKind::Unsupported,
         // The transport says so when a stream breaks in the middle of an answer.
         Code::Internal | Code::Unknown if is_of_the_transport(message) => ErrorKind::Unreachable,
@@ -122,6 +124,9 @@ fn status_of(error: &Error) -> Option<&Status> {
 /// What etcd says to a client that has not authenticated.
 const NO_USER: &str = "user name is empty";
 
+/// What etcd says if the rights have changed since the client authenticated.
+const OLD_RIGHTS: &str = "revision of auth store is old";
+
 /// Whether a user has to authenticate for the first time: the cluster had no users when the connection was opened.
 pub(crate) fn wants_user(status: &Status) -> bool {
     status.code() == Code::InvalidArgument && status.message().contains(NO_USER)
@@ -132,7 +137,7 @@ pub(crate) fn wants_new_token(status: &Status) -> bool {
     let message = status.message();
     match status.code() {
         Code::Unauthenticated => message.contains("invalid auth token"),
-        Code::InvalidArgument => message.contains("revision of auth store is old"),
+        Code::InvalidArgument => message.contains(OLD_RIGHTS),
         _ => false,
     }
 }
@@ -170,6 +175,7 @@ mod tests {
             (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded"),
             (Code::DeadlineExceeded, ""),
             (Code::Cancelled, ""),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old"),
             (Code::Unknown, "transport error"),
             (Code::Unknown, "raft proposal dropped"),
             (Code::Internal, "h2 protocol error: error reading a body from connection"),

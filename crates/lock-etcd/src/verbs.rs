@@ -57,17 +57,18 @@ impl Core {
     }
 
     pub(crate) async fn renew(&self, request: &Renew) -> Result<Renewal, Error> {
-        match self.renew_once(request).await {
-            // Tokens need room in the store, and the lease itself needs none.
-            Err(error) if request.tokens > 0 && failure::is_about_room(&error) => {
-                self.renew_once(&request.clone().reserving(0)).await
+        let ask = Ask::of_holder(&request.claim);
+        match self.renew_once(request, ask).await {
+            // Tokens and a new session need room in the store, and the lease itself needs none.
+            Err(error) if failure::is_about_room(&error) => {
+                let ask = Ask { keeps_session: true, ..ask };
+                self.renew_once(&request.clone().reserving(0), ask).await
             }
             renewal => renewal,
         }
     }
 
-    async fn renew_once(&self, request: &Renew) -> Result<Renewal, Error> {
-        let ask = Ask::of_holder(&request.claim);
+    async fn renew_once(&self, request: &Renew, ask: Ask<'_>) -> Result<Renewal, Error> {
         let done = self
             .decide(ask, Refresh::Always, |_, document, visit| document.renew(request, visit))
             .await?;

@@ -151,7 +151,8 @@ pub(crate) fn write<'a, T>(
     let news = told.iter();
     success.extend(news.map(|(id, it)| Operation::put(names.alive(*id), news::write(it), *id)));
     let keys = asks.iter().map(|ask| ask.key).collect();
-    let reading = Reading { expects, ..Reading::new(keys, lives) };
+    // A new lease has no key yet, so its key would not show that the lease lives.
+    let reading = Reading { expects, ..Reading::new(keys, old.into_iter().collect()) };
     let failure = reading.operations(names);
     Writing { transaction: Transaction { compare, success, failure }, reading, later }
 }

@@ -151,3 +151,36 @@ fn news_for_which_a_transaction_is_too_short_follow_it() {
     assert!(bytes < Cell::MAX_LEN + NEWS + 10_000, "{bytes}");
     assert_eq!(writing.later.values().map(Vec::len).sum::<usize>(), 40 - 3);
 }
+
+#[test]
+fn a_newcomer_looks_at_the_first_and_the_last_waiter() {
+    let mut stage = Stage::default();
+    stage.acquire(Some(8), &request(1), Some(70));
+    for owner in 2..5 {
+        stage.acquire(Some(i64::from(owner)), &request(owner).queued(), None);
+    }
+    let refused = stage.acquire(None, &request(5), None);
+    assert_eq!(refused.counted.into_iter().collect::<Vec<_>>(), [2, 4, 70]);
+    let (claim, renew) = (claim(1), Renew::new(claim(1), Ttl::DEFAULT));
+    let renewed = stage.decide(None, Ask::of_holder(&claim), None, |document, visit| {
+        document.renew(&renew, visit)
+    });
+    assert_eq!(renewed.counted.into_iter().collect::<Vec<_>>(), [70]);
+    let ask = Ask { is_ending: true, ..Ask::of(&claim) };
+    let released = stage.decide(None, ask, None, |document, visit| document.release(&claim, visit));
+    assert_eq!(released.counted.into_iter().collect::<Vec<_>>(), [70]);
+}
+
+#[test]
+fn a_renewal_in_a_full_store_writes_no_new_session() {
+    let mut stage = Stage::default();
+    stage.acquire(Some(8), &request(1), Some(70));
+    let (claim, renew) = (claim(1), Renew::new(claim(1), Ttl::DEFAULT));
+    for (keeps_session, is_changed) in [(true, false), (false, true)] {
+        let ask = Ask { keeps_session, ..Ask::of_holder(&claim) };
+        let renewed =
+            stage.decide(Some(9), ask, None, |document, visit| document.renew(&renew, visit));
+        assert!(matches!(renewed.answer, Renewal::Renewed { .. }));
+        assert_eq!(renewed.is_changed, is_changed);
+    }
+}
