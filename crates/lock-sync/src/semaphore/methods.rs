@@ -56,8 +56,9 @@ impl Semaphore {
     /// The call acquires all of them or none. The first request in the line collects the permits that holders
     /// give back meanwhile, and no later request gets them, in any process.
     ///
-    /// A request for zero permits succeeds at once, unless the semaphore is closed. A request for more permits than
-    /// the semaphore has waits until permits are [added](Self::add_permits), and all later requests wait behind it.
+    /// A request for zero permits succeeds at once, unless the handle knows that the semaphore [is
+    /// closed](Self::is_closed), or the locks have shut down. A request for more permits than the semaphore has waits
+    /// until permits are [added](Self::add_permits), and all later requests wait behind it.
     ///
     /// # Cancel safety
     ///

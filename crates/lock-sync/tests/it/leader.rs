@@ -242,6 +242,38 @@ async fn an_observer_is_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_observer_hears_of_the_shutdown() {
+    let pair = short();
+    let (here, there) = pair.elections();
+    let mut observer = here.observe();
+    assert_eq!(observer.next().await.unwrap(), None);
+    let mut next = Box::pin(observer.next());
+    assert!(poll_once(next.as_mut()).await.is_pending());
+    pair.here.shutdown().await;
+    let ended = timeout(TTL * 5, next).await.expect("it waits for ever");
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::ShuttingDown);
+    // A change comes too late.
+    let _leadership = there.campaign("me").await.unwrap();
+    for mut observer in [observer, here.observe()] {
+        assert_eq!(observer.next().await.unwrap_err().kind(), ErrorKind::ShuttingDown);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_of_an_observer_ends_with_its_locks() {
+    let pair = short();
+    let (here, _) = pair.elections();
+    let mut leaders = Box::pin(here.observe().into_stream());
+    assert_eq!(leaders.next().await.unwrap().unwrap(), None);
+    pair.here.shutdown().await;
+    let last = timeout(TTL * 5, leaders.next()).await.expect("it waits for ever");
+    assert_eq!(last.unwrap().unwrap_err().kind(), ErrorKind::ShuttingDown);
+    for _ in 0..2 {
+        assert!(leaders.next().await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_campaign_has_a_limit() {
     let pair = short();
     let (here, there) = pair.elections();

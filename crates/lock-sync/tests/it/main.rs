@@ -47,6 +47,7 @@ mod semaphore_model;
 mod semaphore_order;
 mod shutdown;
 mod slots;
+mod slots_limits;
 mod stored;
 mod stored_faults;
 mod stored_losses;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::memory::Verb;
-use lock_sync::{OnceCell, OnceCellError, SetError};
+use lock_sync::{LockError, OnceCell, OnceCellError, SetError};
 use tokio::time::{Instant, sleep};
 
 use crate::once_cell::{TTL, short};
@@ -102,8 +102,66 @@ async fn a_store_that_is_gone_before_the_value_is_there_ends_with_the_lease() {
         pair.ours.faults().cut();
         1
     });
-    assert!(matches!(attempt.await, Err(OnceCellError::Lost(_) | OnceCellError::Backend(_))));
+    assert!(matches!(attempt.await, Err(OnceCellError::Unknown(_))));
     assert_eq!(*there.get_or_init(async || 2).await.unwrap(), 2);
     pair.ours.faults().heal();
     assert_eq!(*here.get_or_init(async || 3).await.unwrap(), 2);
+}
+
+/// The store carries a write out, and its reply is lost.
+#[tokio::test(start_paused = true)]
+async fn without_an_answer_the_outcome_is_unknown() {
+    let pair = short();
+    let (mut here, there) = pair.cells();
+    let replies = pair.ours.faults().on(Verb::Cell).hold_replies();
+    // The first request loads the value, and the second writes it.
+    replies.let_through(1);
+    let mut setting = Box::pin(here.set(1));
+    tokio::select! {
+        _ = setting.as_mut() => panic!("the reply is held"),
+        () = replies.arrived(2) => pair.ours.faults().cut(),
+    }
+    replies.open();
+    let error = setting.await.unwrap_err();
+    assert_eq!(error.to_string(), "it is unknown whether the value was set");
+    let SetError::Failed(1, error @ OnceCellError::Unknown(_)) = error else { panic!("{error:?}") };
+    assert_eq!(error.to_string(), "it is unknown whether the value was stored or erased");
+    assert!(matches!(LockError::from(error), LockError::Backend(e) if e.is_retryable()));
+    assert_eq!(here.get(), None);
+    assert_eq!(there.load().await.unwrap(), Some(&1), "it is stored");
+
+    pair.ours.faults().heal();
+    assert_eq!(here.load().await.unwrap(), Some(&1));
+    let replies = pair.ours.faults().on(Verb::Cell).hold_replies();
+    let mut erasing = Box::pin(here.reset());
+    tokio::select! {
+        _ = erasing.as_mut() => panic!("the reply is held"),
+        () = replies.arrived(1) => pair.ours.faults().cut(),
+    }
+    replies.open();
+    assert!(matches!(erasing.await, Err(OnceCellError::Unknown(_))));
+    assert_eq!(here.get(), Some(&1), "the erasure is not confirmed");
+    let fresh: OnceCell<u32> = pair.there.once_cell("cell").unwrap();
+    assert_eq!(fresh.load().await.unwrap(), None, "it is erased");
+}
+
+/// The store carries the first write out, and refuses the second.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_whose_outcome_is_unknown_looks_for_the_value() {
+    let pair = short();
+    let (here, _there) = pair.cells();
+    let cells = pair.ours.faults().on(Verb::Cell);
+    let requests = cells.hold_requests();
+    // Two requests load the value, and the third writes it.
+    requests.let_through(2);
+    let mut attempt = Box::pin(here.get_or_init(async || {
+        cells.lose_replies(1);
+        1
+    }));
+    tokio::select! {
+        _ = attempt.as_mut() => panic!("the request is held"),
+        () = requests.arrived(3) => cells.fail_next(1, ErrorKind::Denied),
+    }
+    requests.open();
+    assert_eq!(*attempt.await.unwrap(), 1);
 }

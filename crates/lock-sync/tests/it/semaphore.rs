@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_sync::{AcquireError, PollSemaphore, Semaphore, TryAcquireError};
+use lock_sync::{AcquireError, Declaration, PollSemaphore, Semaphore, TryAcquireError};
 
 use crate::support::{Pair, eventually, poll_once};
 
@@ -67,6 +67,22 @@ async fn none_are_granted_at_once_unless_it_is_closed() {
     here.close();
     assert_eq!(here.acquire_many(0).await.err(), Some(AcquireError::Closed));
     assert_eq!(here.try_acquire_many(0).await.err(), Some(TryAcquireError::Closed));
+}
+
+#[tokio::test]
+async fn none_are_granted_after_the_shutdown() {
+    for last_wins in [false, true] {
+        let pair = Pair::threaded();
+        let (mut here, _) = pair.semaphores(1);
+        if last_wins {
+            here = here.with_declaration(Declaration::LastWins);
+        }
+        pair.here.shutdown().await;
+        assert_eq!(here.acquire_many(0).await.err(), Some(AcquireError::Closed));
+        assert!(here.is_closed(), "the refusal says so");
+        let again = pair.here.semaphore("permits", 1).unwrap();
+        assert_eq!(again.try_acquire_many(0).await.err(), Some(TryAcquireError::Closed));
+    }
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::contract::assert_traits;
 use crate::support::{Basic, Pair, assert_refuses_to_block, eventually, poll_once};
 
-const TTL: Duration = Duration::from_secs(3);
+pub(crate) const TTL: Duration = Duration::from_secs(3);
 
 assert_traits! {
     SlotSemaphore: Send & Sync & Unpin;
@@ -29,14 +29,14 @@ assert_traits! {
 
 impl Pair {
     /// One semaphore on both sides.
-    fn slots(&self, permits: usize) -> (SlotSemaphore, SlotSemaphore) {
+    pub(crate) fn slots(&self, permits: usize) -> (SlotSemaphore, SlotSemaphore) {
         let slots = |locks: &Locks<_>| locks.slot_semaphore("slots", permits).unwrap();
         (slots(&self.here), slots(&self.there))
     }
 }
 
 /// All permits of a semaphore without holders.
-async fn all(semaphore: &SlotSemaphore) -> Vec<SlotPermit<'_>> {
+pub(crate) async fn all(semaphore: &SlotSemaphore) -> Vec<SlotPermit<'_>> {
     let permits = (0..semaphore.permits()).map(|_| semaphore.try_acquire());
     // One after the other: two concurrent attempts may both find the last slot.
     let mut all = Vec::new();
@@ -46,7 +46,7 @@ async fn all(semaphore: &SlotSemaphore) -> Vec<SlotPermit<'_>> {
     all
 }
 
-async fn in_time<F: Future>(future: F) -> F::Output {
+pub(crate) async fn in_time<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(10), future).await.unwrap()
 }
 
@@ -404,7 +404,7 @@ async fn an_endless_wait_ends_if_the_whole_store_is_silent() {
 }
 
 /// Three slots.
-fn over(backend: Basic) -> SlotSemaphore {
+pub(crate) fn over(backend: Basic) -> SlotSemaphore {
     let locks = Locks::builder(backend).ttl(TTL).on_runtime(tokio::runtime::Handle::current());
     locks.build().unwrap().slot_semaphore("slots", 3).unwrap()
 }

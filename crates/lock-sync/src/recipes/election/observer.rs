@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::StreamExt;
 use futures::stream::{Stream, unfold};
 use lock_core::{Error, ErrorKind};
 
@@ -42,9 +43,20 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// An error of the store or of the connection to it, if the error is not retryable, or has lasted as long as a
-    /// lease lives.
+    /// - an error of the kind [`ErrorKind::ShuttingDown`] after [`Locks::shutdown`](crate::Locks::shutdown), and once
+    ///   the runtime of the driver has ended. A shutdown also ends a call that already waits;
+    /// - an error of the store or of the connection to it, if the error is not retryable, or has lasted as long as a
+    ///   lease lives.
     pub async fn next(&mut self) -> Result<Option<LeaderInfo>, Error> {
+        let remote = Arc::clone(&self.remote);
+        tokio::select! {
+            biased;
+            () = remote.bare().closed() => Err(error(Denial::Closed)),
+            next = self.next_change() => next,
+        }
+    }
+
+    async fn next_change(&mut self) -> Result<Option<LeaderInfo>, Error> {
         loop {
             if !self.stale {
                 self.watcher.changed().await;
@@ -87,6 +99,8 @@ impl Observer {
             let is_last = next.as_ref().is_err_and(|error| error.kind() == ErrorKind::ShuttingDown);
             Some((next, (!is_last).then_some(observer)))
         })
+        // A bare `unfold` panics if it is polled after its end.
+        .fuse()
     }
 }
 
@@ -99,6 +113,7 @@ impl fmt::Debug for Observer {
 fn error(denial: Denial) -> Error {
     match denial {
         Denial::Failed(error) | Denial::Timeout(Some(error)) => error,
+        Denial::Closed => Error::new(ErrorKind::ShuttingDown, "the locks are shutting down"),
         // A load has no wait limit, and the store refuses no load.
         other => Error::new(ErrorKind::Other, format!("cannot look: {other:?}")),
     }

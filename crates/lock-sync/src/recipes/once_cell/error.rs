@@ -24,8 +24,11 @@ use crate::recipes::cell::Unstored;
 pub enum OnceCellError<E = Infallible> {
     /// The initialization failed.
     Init(E),
-    /// The lease was lost before the value was stored. Another caller may be initializing the value.
+    /// The lease was lost before the value was stored or erased. Another caller may be initializing the value.
     Lost(LeaseLost),
+    /// The store has not said whether the value was stored or erased. A request had no answer, and the call then
+    /// failed. [`load`](crate::OnceCell::load) asks for the value.
+    Unknown(Error),
     /// The wait limit was reached.
     ///
     /// If `source` is `Some`, the store had failed or had not answered by then. Otherwise no caller had initialized
@@ -47,8 +50,11 @@ denied!(OnceCellError<E>);
 impl<E> From<Unstored> for OnceCellError<E> {
     fn from(unstored: Unstored) -> Self {
         match unstored {
-            Unstored::Lost(lost, _) => Self::Lost(lost),
-            Unstored::Failed(error, _) => Self::Backend(error),
+            Unstored::Lost(_, Some(doubt)) | Unstored::Failed(_, Some(doubt)) => {
+                Self::Unknown(doubt)
+            }
+            Unstored::Lost(lost, None) => Self::Lost(lost),
+            Unstored::Failed(error, None) => Self::Backend(error),
         }
     }
 }
@@ -58,7 +64,8 @@ impl<E: fmt::Display> fmt::Display for OnceCellError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Init(_) => "the initialization of the value failed: ",
-            Self::Lost(_) => "the lease was lost before the value was stored",
+            Self::Lost(_) => "the lease was lost before the value was stored or erased",
+            Self::Unknown(_) => "it is unknown whether the value was stored or erased",
             Self::Timeout { .. } => "the value was not there within the wait limit",
             Self::Closed => "the locks are shutting down",
             Self::Value(_) => "the value cannot be stored or read",
@@ -77,11 +84,12 @@ impl<E: fmt::Debug + fmt::Display> StdError for OnceCellError<E> {
             Self::Lost(source) => Some(source),
             Self::Timeout { source } => source.as_ref().map(|source| source as _),
             Self::Init(_) | Self::Closed => None,
-            Self::Value(source) | Self::Backend(source) => Some(source),
+            Self::Unknown(source) | Self::Value(source) | Self::Backend(source) => Some(source),
         }
     }
 }
 
+/// An error whose outcome is [unknown](OnceCellError::Unknown) becomes [`LockError::Backend`].
 impl From<OnceCellError> for LockError {
     fn from(error: OnceCellError) -> Self {
         match error {
@@ -90,12 +98,12 @@ impl From<OnceCellError> for LockError {
             OnceCellError::Timeout { source } => Self::Timeout { source },
             OnceCellError::Closed => Self::Closed,
             OnceCellError::Value(error) => Self::Value(error),
-            OnceCellError::Backend(error) => Self::Backend(error),
+            OnceCellError::Unknown(error) | OnceCellError::Backend(error) => Self::Backend(error),
         }
     }
 }
 
-/// Why a value was not set, and the value.
+/// Why a value was not set, or may not have been set, and the value.
 ///
 /// See [`OnceCell::set`](crate::OnceCell::set) for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +113,8 @@ pub enum SetError<T> {
     AlreadyInitializedError(T),
     /// There is no value, but another caller is initializing it.
     InitializingError(T),
-    /// The store could not be asked, or the value could not be stored.
+    /// The store could not be asked, or the value could not be stored. With [`OnceCellError::Unknown`], the store may
+    /// have the value.
     Failed(T, OnceCellError),
 }
 
@@ -122,7 +131,7 @@ impl<T> SetError<T> {
         matches!(self, Self::InitializingError(_))
     }
 
-    /// The value that was not set.
+    /// The value of the caller.
     ///
     /// See [`OnceCell::set`](crate::OnceCell::set) for an example.
     pub fn into_value(self) -> T {
@@ -139,6 +148,7 @@ impl<T> fmt::Display for SetError<T> {
         f.write_str(match self {
             Self::AlreadyInitializedError(_) => "AlreadyInitializedError",
             Self::InitializingError(_) => "InitializingError",
+            Self::Failed(_, OnceCellError::Unknown(_)) => "it is unknown whether the value was set",
             Self::Failed(..) => "the value could not be set",
         })
     }

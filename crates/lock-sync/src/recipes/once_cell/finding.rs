@@ -32,7 +32,8 @@ impl<T: DeserializeOwned> OnceCell<T> {
     /// - [`OnceCellError::Backend`] if the store was out of reach for as long as a lease lives;
     /// - [`OnceCellError::Value`] if the stored value is not of this type;
     /// - [`OnceCellError::Timeout`], [`OnceCellError::Lost`] and [`OnceCellError::Closed`] if it needed the lock,
-    ///   and did not get it in time, lost it, or the [`Locks`](crate::Locks) shut down.
+    ///   and did not get it in time, lost it, or the [`Locks`](crate::Locks) shut down;
+    /// - [`OnceCellError::Unknown`] if it settled a value, a request had no answer, and the call then failed.
     pub async fn load(&self) -> Result<Option<&T>, OnceCellError> {
         match self.look(Limit::none()).await? {
             Seen::Value(value) => Ok(Some(value)),
@@ -58,6 +59,7 @@ impl<T: DeserializeOwned> OnceCell<T> {
     /// - [`OnceCellError::Backend`] if, without a wait limit, the store was out of reach for longer than a lease lives;
     /// - [`OnceCellError::Value`] if the stored value is not of this type;
     /// - [`OnceCellError::Lost`] if it needed the lock, and lost it;
+    /// - [`OnceCellError::Unknown`] if it settled a value, a request had no answer, and the call then failed;
     /// - [`OnceCellError::Closed`] after [`Locks::shutdown`](crate::Locks::shutdown).
     ///
     /// # Examples

@@ -61,7 +61,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     ///
     /// If the lease is lost while `f` runs, the call drops the future of `f`. If another attempt has stored
     /// a value by then, the call returns that value. Otherwise the call fails, and the next call makes
-    /// another attempt.
+    /// another attempt. If a write had no answer and the attempt then failed, the call looks for a value, too.
     ///
     /// # Cancel safety
     ///
@@ -71,6 +71,8 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     ///
     /// - [`OnceCellError::Init`] with the error of `f`: the next call makes another attempt;
     /// - [`OnceCellError::Lost`] if the lease was lost during the attempt;
+    /// - [`OnceCellError::Unknown`] if a write had no answer and the attempt then failed. The store may have the
+    ///   value. The next call looks for it;
     /// - [`OnceCellError::Timeout`] if the [wait limit](crate::Builder::wait_limit) of the
     ///   [`Locks`](crate::Locks) was reached before there was a value or the lock. The time of `f` does not count;
     /// - [`OnceCellError::Value`] if the stored value is not of this type, or if the result of `f` cannot be
@@ -115,14 +117,16 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
             Err(error) => Err(error),
         };
         match done {
-            // A later holder of the lock may have stored a value already.
-            Err(OnceCellError::Lost(lost)) => match self.remote.load().await {
-                Ok(Some(cell)) if cell.settled => {
-                    let value = decode(&cell.value)?;
-                    Ok(self.value.get_or_init(|| value))
+            // A later holder of the lock may have stored a value already, or the store may have carried out a write.
+            Err(error @ (OnceCellError::Lost(_) | OnceCellError::Unknown(_))) => {
+                match self.remote.load().await {
+                    Ok(Some(cell)) if cell.settled => {
+                        let value = decode(&cell.value)?;
+                        Ok(self.value.get_or_init(|| value))
+                    }
+                    _ => Err(error),
                 }
-                _ => Err(OnceCellError::Lost(lost)),
-            },
+            }
             done => done,
         }
     }
@@ -141,7 +145,9 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     ///
     /// - [`SetError::AlreadyInitializedError`] if there is a value;
     /// - [`SetError::InitializingError`] if there is no settled value, and another attempt has the lock;
-    /// - [`SetError::Failed`] if the store could not be asked, or the value could not be stored.
+    /// - [`SetError::Failed`] if the store could not be asked, or the value could not be stored. If it contains
+    ///   [`OnceCellError::Unknown`], the value may or may not have been stored: a request had no answer, and the call
+    ///   then failed. [`load`](Self::load) asks for the value.
     ///
     /// # Examples
     ///

@@ -181,7 +181,14 @@ impl<T> OnceCell<T> {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait). The error is [`OnceCellError::Lost`] if the lease was lost before the value was erased.
+    /// As [`wait`](Self::wait), and:
+    ///
+    /// - [`OnceCellError::Lost`] if the lease was lost before the value was erased;
+    /// - [`OnceCellError::Unknown`] if a request had no answer and the call then failed. The value may or may not have
+    ///   been erased.
+    ///
+    /// [`OnceCellError::Timeout`] and [`OnceCellError::Closed`] leave the outcome open, too: the limit or the shutdown
+    /// may end the call while it erases the value.
     ///
     /// # Examples
     ///

@@ -27,7 +27,9 @@ impl SlotSemaphore {
     /// - [`AcquireError::Timeout`] if the wait limit was reached;
     /// - [`AcquireError::Backend`] if, for every slot, the store refused, or, without a wait limit, was out of reach
     ///   for longer than a lease lives. While this holds for some slots only, the call waits for the other slots, and
-    ///   asks for these slots again after longer and longer pauses: from the length of a lease to 16 times as long.
+    ///   asks for these slots again after longer and longer pauses: from the length of a lease to 16 times as long. If
+    ///   the [outage limit](crate::Builder::outage_limit) is longer than a lease, the first pause is as long as that
+    ///   limit.
     pub fn acquire(&self) -> AcquireSlot<'_> {
         AcquireSlot::new(self.search(self.default_wait()), self)
     }

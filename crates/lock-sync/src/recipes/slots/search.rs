@@ -54,7 +54,7 @@ struct Lines {
     /// The pauses before that. A silent store is patiently asked for no longer than a pause. So if the whole store is
     /// silent, all waits have failed at some time, and the search fails.
     pauses: Backoff,
-    /// Why the last wait failed.
+    /// Why the waits that are over have ended.
     denial: Option<Denial>,
 }
 
@@ -157,6 +157,8 @@ impl Search {
         let wait = self.limit.wait(&self.slots[0]);
         let places: Vec<_> = slots.into_iter().map(|slot| self.place(slot, wait)).collect();
         if let State::Waiting(lines) = &mut self.state {
+            // No wait that has failed is left. Each new wait reports its own end.
+            lines.denial.take_if(|denial| matches!(denial, Denial::Failed(_)));
             lines.places.extend(places);
         }
     }
@@ -179,7 +181,7 @@ impl Search {
 impl Lines {
     fn new(any: &BareLock) -> Self {
         let pause = any.patience().0.max(any.ttl());
-        let pauses = Backoff::new(pause, LONGEST * pause);
+        let pauses = Backoff::new(pause, pause.saturating_mul(LONGEST));
         Self { places: Vec::new(), failed: Vec::new(), again: None, pauses, denial: None }
     }
 
@@ -206,10 +208,7 @@ impl Lines {
                     if matches!(denial, Denial::Failed(_)) {
                         self.failed.push(slot);
                     }
-                    // An error says more than a timeout.
-                    if !matches!(self.denial, Some(Denial::Failed(_))) {
-                        self.denial = Some(denial);
-                    }
+                    self.deny(denial);
                 }
             }
         }
@@ -217,5 +216,22 @@ impl Lines {
             Some(denial) => Poll::Ready(Err(denial)),
             None => Poll::Pending,
         }
+    }
+
+    /// Notes why a wait has ended. A timeout outlasts a failure, because the store did not refuse every slot. A failure
+    /// that still stands becomes the source of the timeout.
+    fn deny(&mut self, denial: Denial) {
+        self.denial = Some(match (self.denial.take(), denial) {
+            (Some(Denial::Timeout(source)), Denial::Failed(error)) => {
+                Denial::Timeout(source.or(Some(error)))
+            }
+            (Some(Denial::Failed(error)), Denial::Timeout(source)) => {
+                Denial::Timeout(source.or(Some(error)))
+            }
+            (Some(Denial::Timeout(earlier)), Denial::Timeout(source)) => {
+                Denial::Timeout(source.or(earlier))
+            }
+            (_, denial) => denial,
+        });
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use futures::StreamExt;
 use futures::stream::{Stream, unfold};
 use lock_core::{Cell, ErrorKind, FencingToken, Key};
 
@@ -81,7 +82,8 @@ where
         let stream = unfold(following, async |mut following| {
             following.next().await.map(|item| (item, following))
         });
-        Versions { key: self.key().clone(), stream: Box::pin(stream) }
+        // A bare `unfold` panics if it is polled after its end.
+        Versions { key: self.key().clone(), stream: Box::pin(stream.fuse()) }
     }
 }
 

@@ -105,7 +105,7 @@ impl<E: Send> Denial for OnceCellError<E> {
             Self::Lost(_) => Refusal::Lost,
             Self::Timeout { .. } => Refusal::TimedOut,
             Self::Closed => Refusal::Closed,
-            Self::Value(error) | Self::Backend(error) => failed(error),
+            Self::Unknown(error) | Self::Value(error) | Self::Backend(error) => failed(error),
             _ => unknown(),
         }
     }
