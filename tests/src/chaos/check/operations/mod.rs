@@ -7,7 +7,7 @@
 
 mod reading;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use lock_core::{FencingToken, Instant};
@@ -98,6 +98,9 @@ pub(super) struct Operations {
     keys: Vec<String>,
     /// The last event of each client.
     last: Vec<Instant>,
+    /// The locks, and the tokens, of the writers that became weaker. Readers with such a token share the lease of the
+    /// writer.
+    downgraded: HashSet<(usize, FencingToken)>,
 }
 
 impl Span {
@@ -234,6 +237,10 @@ impl Operations {
     ) -> Vec<(Way, Instant, Instant)> {
         let last = self.possibly_until(operation, terms, unrest);
         let ends = operation.spans.iter().skip(1).map(|span| span.from).chain([last]);
+        let stays_exclusive = |span: &Span| {
+            let shares = self.downgraded.contains(&(operation.key, span.token));
+            shares && !terms.deployment.converts()
+        };
         operation
             .spans
             .iter()
@@ -245,7 +252,8 @@ impl Operations {
                     Some(_) if terms.deployment.converts() => (end + terms.undo).min(last),
                     Some(_) => last,
                 };
-                (span.at_most, span.from, end)
+                let way = if stays_exclusive(span) { Way::Write } else { span.at_most };
+                (way, span.from, end)
             })
             .collect()
     }
@@ -354,6 +362,27 @@ mod tests {
         };
         assert_eq!(strong(Deployment::Redis), Some(at(21) + Duration::from_millis(200)));
         assert!(strong(Deployment::Quorum(3)) >= Some(at(5_000)));
+    }
+
+    /// As over a quorum: the exclusive lease of a downgraded writer admits readers of its process.
+    #[test]
+    fn a_reader_that_joins_a_downgraded_writer_keeps_readers_of_other_processes_out() {
+        let mut scene = Scene::new();
+        let writer = scene.had("a", "w0", Way::Write, 1, [0, 1], 9_000);
+        scene.turns(writer, Way::Read, [20, 21], 1, 9_000);
+        scene.held("a", "w0", Way::Read, 1, [22, 23, 5_000]);
+        scene.held("b", "w0", Way::Read, 2, [24, 5_001, 5_002]);
+        scene.leaves(writer, 30, 9_000);
+        let (operations, _) = Operations::of(scene.events());
+        let ways = |deployment, number: usize| {
+            let terms = Terms::new(deployment, Duration::from_secs(9));
+            let held = &operations.all[number];
+            let pieces = operations.possible(held, &terms, &Unrest::of(Vec::new()));
+            pieces.into_iter().map(|(way, ..)| way).collect::<Vec<_>>()
+        };
+        assert_eq!(ways(Deployment::Redis, 1), [Way::Read]);
+        assert_eq!(ways(Deployment::Quorum(3), 1), [Way::Write]);
+        assert_eq!(ways(Deployment::Quorum(3), 2), [Way::Read]);
     }
 
     #[test]

@@ -261,7 +261,14 @@ impl Reader {
             operation.holds(operation.ended, operation.valid_until);
         }
         let (clients, keys) = (self.clients.names, self.keys.names);
-        (Operations { all: self.all, clients, keys, last: self.last }, self.odd)
+        let weaker = |span: &&Span| {
+            span.at_most == Way::Write && span.becomes.is_some_and(|(to, _)| to != Way::Write)
+        };
+        let of = |it: &Operation| -> Vec<_> {
+            it.spans.iter().filter(weaker).map(|span| (it.key, span.token)).collect()
+        };
+        let downgraded = self.all.iter().flat_map(of).collect();
+        (Operations { all: self.all, clients, keys, last: self.last, downgraded }, self.odd)
     }
 }
 
