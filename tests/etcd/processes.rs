@@ -97,29 +97,6 @@ async fn a_waiter_whose_process_was_killed_is_passed_over() {
     MutexGuard::release(guard).await.unwrap();
 }
 
-/// A writer that waits behind a reader keeps later readers out only while its process lives.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_waiter_keeps_no_reader_out() {
-    let (part, file) = (Part::new(), a_file(""));
-    let here = locks(part.open(), Duration::from_secs(30));
-    let third = locks(part.open(), Duration::from_secs(30));
-    let (lock, later) = (here.rwlock("it", ()).unwrap(), third.rwlock("it", ()).unwrap());
-    let waiters = async |count: u64| {
-        eventually_async(&format!("{count} wait"), SOON, async || {
-            here.inspect("it").await.unwrap().waiting == count
-        })
-        .await;
-    };
-    let reading = lock.read().await.unwrap();
-    let other = start("hold", &part, file.path());
-    waiters(1).await;
-    assert!(later.try_read().await.is_err(), "a writer waits");
-    drop(other);
-    waiters(0).await;
-    drop(later.try_read().await.expect("the writer has gone"));
-    drop(reading);
-}
-
 /// Does nothing unless a test above has started it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_other_process() {

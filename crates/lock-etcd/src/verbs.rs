@@ -59,9 +59,9 @@ impl Core {
     pub(crate) async fn renew(&self, request: &Renew) -> Result<Renewal, Error> {
         let ask = Ask::of_holder(&request.claim);
         match self.renew_once(request, ask).await {
-            // Tokens and a new session need room in the store, and the lease itself needs none.
+            // Tokens and changes of the document need room in the store, and the lease itself needs none.
             Err(error) if failure::is_about_room(&error) => {
-                let ask = Ask { keeps_session: true, ..ask };
+                let ask = Ask { writes_nothing: true, ..ask };
                 self.renew_once(&request.clone().reserving(0), ask).await
             }
             renewal => renewal,

@@ -34,8 +34,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) ending: Option<(&'a Claim, u32)>,
     /// Whether the answer depends on no holder but the claim itself.
     pub(crate) is_alone: bool,
-    /// Whether the holder keeps the session that the document has, so that a renewal in a full store writes nothing.
-    pub(crate) keeps_session: bool,
+    /// Whether the document stays as it is: in a full store, a renewal keeps the lease of etcd alive, and no more.
+    pub(crate) writes_nothing: bool,
     /// Whether the request ends the claim, and no more: then a lease that lives by the clock is not looked at.
     pub(crate) is_ending: bool,
     /// Whether the request writes a document at rest though nothing has changed, so that the document goes with a lease.
@@ -62,7 +62,7 @@ impl<'a> Ask<'a> {
             waits: None,
             ending: None,
             is_alone: false,
-            keeps_session: false,
+            writes_nothing: false,
             is_ending: false,
             leaves: false,
             expects: None,
@@ -214,13 +214,12 @@ pub(crate) fn plan<T>(
     act: impl FnOnce(&mut Document<Member>, &mut Visit<'_, Member>) -> T,
 ) -> Result<Plan<T>> {
     let mut document = decode(known, ask.ending.map(|(_, number)| number), world)?;
-    let (count, watched) = (parties(&document), watched(&document, ask));
+    let count = parties(&document);
     let before: Vec<Member> = document.holders().map(|(_, member)| member.clone()).collect();
     let first = document.waiters().next().map(|(owner, _)| owner);
     let existing = existing(&document, ask);
     let own = existing.as_ref().and_then(|(member, _)| member.lease());
-    let kept = existing.as_ref().filter(|_| ask.keeps_session).map(|(member, _)| member.session);
-    let client = client(kept.or(world.session), lease.or(own));
+    let client = client(world, lease.or(own));
     let place = place(&document, ask, world, own);
     let mut hearing = Hearing::new(ask.key, world);
 
@@ -242,9 +241,9 @@ pub(crate) fn plan<T>(
     Ok(Plan {
         answer,
         document,
-        is_changed: bytes != *bytes_of(known),
+        is_changed: !ask.writes_nothing && bytes != *bytes_of(known),
         bytes,
-        counted: counted(ask, &[before, watched].concat(), existing.as_ref()),
+        counted: counted(ask, &before, existing.as_ref()),
         own,
         others,
         told,
@@ -263,24 +262,16 @@ fn parties(document: &Document<Member>) -> usize {
 }
 
 /// This client, as the party of a hold with this lease.
-fn client(session: Option<i64>, lease: Option<i64>) -> Member {
-    Member { session: session.unwrap_or(0), stands: Stands::Lease(lease.unwrap_or(0)) }
+fn client(world: &World<'_>, lease: Option<i64>) -> Member {
+    Member { session: world.session.unwrap_or(0), stands: Stands::Lease(lease.unwrap_or(0)) }
 }
 
-/// The leases of etcd on which the answer depends: those of these parties before the request, or that of the claim alone.
+/// The leases of etcd on which the answer depends: those of all holders before the request, or that of the claim alone.
 fn counted(ask: &Ask<'_>, before: &[Member], own: Option<&(Member, i64)>) -> BTreeSet<i64> {
     if ask.is_alone {
         return own.iter().map(|(member, _)| member.life()).collect();
     }
     before.iter().map(Member::life).collect()
-}
-
-/// The waiters whose lives a request looks at, unless it ends a claim. The first one may be dead and in the way. The place of
-/// the last one would otherwise stay for as long as the first waiter lives, so dead places would pile up.
-fn watched(document: &Document<Member>, ask: &Ask<'_>) -> Vec<Member> {
-    let mut waiters = document.waiters().map(|(_, member)| member).filter(|_| !ask.is_ending);
-    let ends = [waiters.next(), waiters.last()];
-    ends.into_iter().flatten().cloned().collect()
 }
 
 /// Refuses what makes documents too long for etcd, before anything is sent. A holder can always renew, store and

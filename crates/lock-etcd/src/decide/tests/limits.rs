@@ -153,34 +153,22 @@ fn news_for_which_a_transaction_is_too_short_follow_it() {
 }
 
 #[test]
-fn a_newcomer_looks_at_the_first_and_the_last_waiter() {
+fn a_renewal_in_a_full_store_writes_nothing() {
     let mut stage = Stage::default();
-    stage.acquire(Some(8), &request(1), Some(70));
-    for owner in 2..5 {
-        stage.acquire(Some(i64::from(owner)), &request(owner).queued(), None);
+    let permit = |owner| claim(owner).in_mode(Mode::Permits { take: 1, of: 100 });
+    for owner in 1..=2 {
+        stage.acquire(Some(8), &Acquire::new(permit(owner), Ttl::DEFAULT), Some(i64::from(owner)));
     }
-    let refused = stage.acquire(None, &request(5), None);
-    assert_eq!(refused.counted.into_iter().collect::<Vec<_>>(), [2, 4, 70]);
-    let (claim, renew) = (claim(1), Renew::new(claim(1), Ttl::DEFAULT));
-    let renewed = stage.decide(None, Ask::of_holder(&claim), None, |document, visit| {
-        document.renew(&renew, visit)
-    });
-    assert_eq!(renewed.counted.into_iter().collect::<Vec<_>>(), [70]);
-    let ask = Ask { is_ending: true, ..Ask::of(&claim) };
-    let released = stage.decide(None, ask, None, |document, visit| document.release(&claim, visit));
-    assert_eq!(released.counted.into_iter().collect::<Vec<_>>(), [70]);
-}
-
-#[test]
-fn a_renewal_in_a_full_store_writes_no_new_session() {
-    let mut stage = Stage::default();
-    stage.acquire(Some(8), &request(1), Some(70));
-    let (claim, renew) = (claim(1), Renew::new(claim(1), Ttl::DEFAULT));
-    for (keeps_session, is_changed) in [(true, false), (false, true)] {
-        let ask = Ask { keeps_session, ..Ask::of_holder(&claim) };
+    // The other holder is known to be dead, and the session of this client is another one by now.
+    stage.over.insert(2);
+    let (claim, renew) = (permit(1), Renew::new(permit(1), Ttl::DEFAULT));
+    for writes_nothing in [true, false] {
+        let (ask, before) = (Ask { writes_nothing, ..Ask::of_holder(&claim) }, stage.known.clone());
         let renewed =
             stage.decide(Some(9), ask, None, |document, visit| document.renew(&renew, visit));
         assert!(matches!(renewed.answer, Renewal::Renewed { .. }));
-        assert_eq!(renewed.is_changed, is_changed);
+        assert_eq!(renewed.is_changed, !writes_nothing);
+        assert_eq!(renewed.held.and_then(|held| held.lease), Some(1), "it is kept alive");
+        stage.known = before;
     }
 }
