@@ -249,6 +249,14 @@ mod tests {
         assert_eq!(endpoint.login.password(), Some("hunter2"));
     }
 
+    /// What the error says. It names no secret.
+    fn refused(url: &str) -> String {
+        let error = Endpoint::parse(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        error.to_string()
+    }
+
     #[test]
     fn a_wrong_url_is_refused_without_repeating_it() {
         for url in [
@@ -262,9 +270,7 @@ mod tests {
             "redis://me:hunter2@:70000",
             "redis+unix:relative?pass=hunter2&db=x",
         ] {
-            let error = Endpoint::parse(url).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
-            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+            refused(url);
         }
     }
 
@@ -276,11 +282,9 @@ mod tests {
             ("redis+unix:///run/redis.sock?password=hunter2", "protocol, db, user and pass"),
             ("unix:///run/redis.sock?db=1&hunter2", "protocol, db, user and pass"),
         ] {
-            let error = Endpoint::parse(url).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
-            assert!(error.to_string().contains("unknown option"), "{url}: {error}");
-            assert!(error.to_string().ends_with(options), "{url}: {error}");
-            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+            let error = refused(url);
+            assert!(error.contains("unknown option"), "{url}: {error}");
+            assert!(error.ends_with(options), "{url}: {error}");
         }
     }
 

@@ -161,6 +161,11 @@ impl BareLock {
         self.shared().closed().await;
     }
 
+    /// Whether the locks have shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared().is_closed()
+    }
+
     /// Wakes the waiters of this process, so that each looks at its own handle.
     pub(crate) fn rouse(&self) {
         self.entry.rouse();

@@ -298,7 +298,7 @@ impl<E: Keyed> Shared<E> {
         self.entries()
     }
 
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.registry().closed
     }
 

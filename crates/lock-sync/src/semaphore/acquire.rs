@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::FutureExt;
 use lock_core::Mode;
 
 use super::declaring::Declares;
@@ -76,7 +75,7 @@ impl Waiting {
             }
             let outcome = match &mut self.part {
                 // No request for zero permits goes to the entry, which would refuse the request.
-                None if semaphore.has_shut_down() => Poll::Ready(Err(Denial::Closed)),
+                None if semaphore.lock.is_closed() => Poll::Ready(Err(Denial::Closed)),
                 None => return Poll::Ready(Ok(Holds::default())),
                 Some(Part::Declaring(declares)) => {
                     declares.poll(context).map(|declared| declared.map(|()| None))
@@ -138,10 +137,5 @@ impl Semaphore {
         let mode = Mode::Permits { take: count, of: self.declared };
         let part = (count > 0).then(|| Part::Locking(self.lock.locking(mode, wait)));
         Waiting { mode, wait, on_driver: false, part, limit: None, has_declared: false }
-    }
-
-    /// Whether the locks have shut down.
-    fn has_shut_down(&self) -> bool {
-        self.lock.closed().now_or_never().is_some()
     }
 }

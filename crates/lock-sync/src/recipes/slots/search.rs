@@ -222,10 +222,8 @@ impl Lines {
     /// that still stands becomes the source of the timeout.
     fn deny(&mut self, denial: Denial) {
         self.denial = Some(match (self.denial.take(), denial) {
-            (Some(Denial::Timeout(source)), Denial::Failed(error)) => {
-                Denial::Timeout(source.or(Some(error)))
-            }
-            (Some(Denial::Failed(error)), Denial::Timeout(source)) => {
+            (Some(Denial::Timeout(source)), Denial::Failed(error))
+            | (Some(Denial::Failed(error)), Denial::Timeout(source)) => {
                 Denial::Timeout(source.or(Some(error)))
             }
             (Some(Denial::Timeout(earlier)), Denial::Timeout(source)) => {

@@ -261,13 +261,12 @@ impl Reader {
             operation.holds(operation.ended, operation.valid_until);
         }
         let (clients, keys) = (self.clients.names, self.keys.names);
-        let weaker = |span: &&Span| {
+        let weaker = |span: &Span| {
             span.at_most == Way::Write && span.becomes.is_some_and(|(to, _)| to != Way::Write)
         };
-        let of = |it: &Operation| -> Vec<_> {
-            it.spans.iter().filter(weaker).map(|span| (it.key, span.token)).collect()
-        };
-        let downgraded = self.all.iter().flat_map(of).collect();
+        let spans = self.all.iter().flat_map(|it| it.spans.iter().map(move |span| (it.key, span)));
+        let downgraded = spans.filter(|(_, span)| weaker(span)).map(|(key, it)| (key, it.token));
+        let downgraded = downgraded.collect();
         (Operations { all: self.all, clients, keys, last: self.last, downgraded }, self.odd)
     }
 }
