@@ -4,62 +4,12 @@ use lock_sync::{LockGuard, OwnedRwLockReadGuard, RwLockReadGuard};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, eventually_async, lock_worker};
+use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually_async, lock_worker};
 
 use crate::support::{
     AT_ONCE, Leftovers, Mixers, Pair, SOON, TTL, leases, line_up, now, options, rwlock, soon,
     until_in_line, workers, would_block,
 };
-
-#[test]
-fn a_writer_that_waits_holds_back_later_readers() {
-    let server = RedisServer::start();
-    let [reader, writer, late, last] = workers(&server, TTL);
-    let read = reader.lock("it read");
-    line_up(&server, &[&writer], "lock it write");
-    // In another process, and in that of the reader, whose task hears of the writer once it has held
-    // for a moment.
-    assert_eq!(late.try_lock("it read"), None);
-    line_up(&server, &[&late], "lock it read");
-    eventually("the reader's process knows", AT_ONCE, || {
-        let refused = reader.try_lock("it#2 read").is_none();
-        if !refused {
-            reader.unlock("it#2");
-        }
-        refused
-    });
-    line_up(&server, &[&reader], "lock it#2 read");
-    line_up(&server, &[&last], "lock it write");
-    assert!(reader.is_valid("it"));
-
-    reader.unlock("it");
-    let wrote = writer.locked("it", AT_ONCE);
-    assert!(wrote > read);
-    for waiter in [&late, &reader, &last] {
-        assert!(waiter.poll("locked").is_none(), "a holder beside a writer");
-    }
-    // The two readers in a row enter together.
-    writer.unlock("it");
-    assert!(late.locked("it", AT_ONCE) > wrote);
-    assert!(reader.locked("it#2", AT_ONCE) > wrote);
-    assert!(late.is_valid("it"));
-    assert!(last.poll("locked").is_none(), "a writer beside readers");
-    late.unlock("it");
-    reader.unlock("it#2");
-    last.locked("it", AT_ONCE);
-}
-
-#[test]
-fn a_writer_that_gave_up_holds_back_no_reader() {
-    let server = RedisServer::start();
-    let [reader, writer, late] = workers(&server, TTL);
-    reader.lock("it read");
-    line_up(&server, &[&writer], "lock it write");
-    line_up(&server, &[&late], "lock it read");
-    writer.tell("drop it", "dropped");
-    late.locked("it", AT_ONCE);
-    assert!(reader.is_valid("it"));
-}
 
 #[tokio::test]
 async fn readers_of_a_process_are_one_holder() {

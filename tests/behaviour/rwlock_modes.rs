@@ -3,10 +3,7 @@
 use lock_sync::RwLockReadGuard;
 use lock_tests::{RedisServer, Worker, lock_worker};
 
-use crate::support::{
-    AT_ONCE, Intruders, Leftovers, Pair, SOON, TTL, leases, line_up, rwlock, soon, until_in_line,
-    workers,
-};
+use crate::support::{AT_ONCE, Intruders, Pair, TTL, leases, line_up, rwlock, soon, workers};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_downgrade_leaves_no_gap() {
@@ -73,50 +70,4 @@ fn a_downgrade_may_keep_the_prospect_of_writing() {
     // Readers may hold the lock together.
     assert!(other.locked("it", AT_ONCE) > again);
     assert!(writer.is_valid("it"));
-}
-
-#[test]
-fn an_upgrade_waits_for_other_readers_and_goes_before_all_waiters() {
-    let server = RedisServer::start();
-    let [climber, reader, writer, late] = workers(&server, TTL);
-    let read = climber.lock("it upgradable");
-    reader.lock("it read");
-    line_up(&server, &[&writer], "lock it write");
-    climber.send("try-upgrade it");
-    climber.wait_for("busy it", SOON);
-    climber.send("upgrade it");
-    until_in_line(&server, 2);
-    line_up(&server, &[&late], "lock it read");
-    assert!(climber.poll("upgraded").is_none(), "a writer beside a reader");
-    reader.unlock("it");
-    let wrote = climber.wait_for("upgraded it", AT_ONCE).token();
-    assert!(wrote > read);
-    assert_eq!(reader.try_lock("it read"), None);
-    for waiter in [&writer, &late] {
-        assert!(waiter.poll("locked").is_none(), "a holder beside a writer");
-    }
-    climber.unlock("it");
-    let next = writer.locked("it", AT_ONCE);
-    assert!(next > wrote);
-    assert!(late.poll("locked").is_none(), "a reader beside a writer");
-    writer.unlock("it");
-    assert!(late.locked("it", AT_ONCE) > next);
-}
-
-#[test]
-fn an_upgrade_that_is_dropped_lets_go_of_the_lock() {
-    let server = RedisServer::start();
-    let [climber, reader, late] = workers(&server, TTL);
-    climber.lock("it upgradable");
-    reader.lock("it read");
-    climber.send("upgrade it");
-    until_in_line(&server, 1);
-    line_up(&server, &[&late], "lock it upgradable");
-    climber.tell("drop it", "dropped");
-    late.locked("it", AT_ONCE);
-    assert!(reader.is_valid("it"));
-    reader.unlock("it");
-    late.tell("upgrade it", "upgraded");
-    late.unlock("it");
-    server.assert_all_free();
 }

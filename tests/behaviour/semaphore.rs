@@ -1,12 +1,10 @@
 //! Permits that several processes share.
 
 use lock_redis::RedisBackend;
-use lock_sync::{AcquireError, Handoff, Locks, Semaphore, TryAcquireError};
-use lock_tests::{RedisServer, Worker, eventually, eventually_async, lock_worker};
+use lock_sync::{Handoff, Locks, Semaphore, TryAcquireError};
+use lock_tests::{RedisServer, Worker, eventually_async, lock_worker};
 
-use crate::support::{
-    AT_ONCE, Leftovers, Mixers, Pair, SOON, TTL, leases, line_up, options, soon, workers,
-};
+use crate::support::{AT_ONCE, Mixers, Pair, SOON, TTL, line_up, options, soon, workers};
 
 fn semaphore(locks: &Locks<RedisBackend>, permits: usize) -> Semaphore {
     locks.semaphore("it", permits).unwrap()
@@ -19,41 +17,6 @@ fn semaphores(pair: &Pair, permits: usize) -> (Semaphore, Semaphore) {
 
 fn worker(pair: &Pair) -> Worker {
     Worker::spawn(lock_worker!(), &pair.server.url())
-}
-
-#[test]
-fn requests_are_served_in_the_order_in_which_they_came() {
-    let server = RedisServer::start();
-    let [holder, many, one, other] = workers(&server, TTL);
-    holder.lock("it permits 2 3");
-    holder.lock("it#2 permits 1 3");
-    line_up(&server, &[&many], "lock it permits 3 3");
-    line_up(&server, &[&one, &other], "lock it permits 1 3");
-    holder.unlock("it");
-    // Two permits are free, and kept for the first waiter.
-    assert_eq!(holder.try_lock("it permits 1 3"), None);
-    for waiter in [&many, &one, &other] {
-        assert!(waiter.poll("locked").is_none());
-    }
-    holder.unlock("it#2");
-    let token = many.locked("it", AT_ONCE);
-    assert!(one.poll("locked").is_none(), "a fourth permit");
-    many.unlock("it");
-    assert!(one.locked("it", AT_ONCE) > token);
-    other.locked("it", AT_ONCE);
-}
-
-#[test]
-fn what_was_gathered_goes_on_when_its_waiter_gives_up() {
-    let server = RedisServer::start();
-    let [holder, many, one] = workers(&server, TTL);
-    holder.lock("it permits 1 3");
-    line_up(&server, &[&many], "lock it permits 3 3");
-    line_up(&server, &[&one], "lock it permits 2 3");
-    many.tell("drop it", "dropped");
-    one.locked("it", AT_ONCE);
-    assert!(holder.is_valid("it"));
-    assert_eq!(many.try_lock("it permits 1 3"), None);
 }
 
 #[test]
@@ -129,33 +92,4 @@ async fn permits_that_are_taken_out_are_gone_for_all_clients() {
     assert_eq!(soon(there.try_acquire_many(3)).await.err(), Some(TryAcquireError::NoPermits));
     assert_eq!(soon(here.forget_permits(10)).await.unwrap(), 2);
     assert_eq!(other.try_lock("it permits 1 5"), None);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closing_for_all_ends_the_waits_of_other_processes() {
-    let pair = Pair::new();
-    let (here, there) = semaphores(&pair, 2);
-    let [holder, waiter] = [worker(&pair), worker(&pair)];
-    holder.lock("it permits 1 2");
-    let held = soon(there.acquire()).await.unwrap();
-    line_up(&pair.server, &[&waiter], "lock it permits 1 2");
-    // A closed handle is known only to itself.
-    there.close();
-    assert!(soon(there.acquire()).await.is_err());
-    assert!(!soon(here.is_closed_for_all()).await.unwrap());
-
-    soon(here.close_for_all()).await.unwrap();
-    let failed = waiter.wait_for("failed it", AT_ONCE);
-    assert!(failed.text.contains("closed"), "{failed:?}");
-    for worker in [&holder, &waiter] {
-        worker.send("lock it#2 permits 1 2");
-        worker.wait_for("failed it#2", SOON);
-    }
-    assert_eq!(soon(here.acquire()).await.err(), Some(AcquireError::Closed));
-    // Held permits stay, and can be given back.
-    assert!(held.lease().is_valid() && holder.is_valid("it"));
-    assert_eq!(leases(&pair.server).len(), 2);
-    soon(held.release()).await.unwrap();
-    holder.unlock("it");
-    eventually("all were given back", SOON, || pair.server.locks().is_empty());
 }

@@ -67,6 +67,12 @@ fn a_kept_lease_is_handed_on_within_the_budget() {
 }
 
 #[test]
+fn a_kept_lease_outlives_the_handle_that_kept_it() {
+    let cache = Some(Duration::from_secs(2));
+    tell(Scene { cache, rounds: 4, keeps_handle: false, ..Scene::with(Handoff::Fair) });
+}
+
+#[test]
 fn a_lease_with_many_tokens_goes_from_task_to_task() {
     tell(Scene { rounds: 6, rival: false, generous: true, ..Scene::with(Handoff::Fair) });
 }
@@ -78,6 +84,8 @@ struct Scene {
     cache: Option<Duration>,
     /// How often each task wants the lock.
     rounds: usize,
+    /// Whether all tasks have one handle. Otherwise each guard has a handle of its own.
+    keeps_handle: bool,
     /// Whether another process wants it.
     rival: bool,
     /// Whether tokens never run out.
@@ -86,7 +94,7 @@ struct Scene {
 
 impl Scene {
     fn with(handoff: Handoff) -> Self {
-        Self { handoff, cache: None, rounds: 2, rival: true, generous: false }
+        Self { handoff, cache: None, rounds: 2, keeps_handle: true, rival: true, generous: false }
     }
 }
 
@@ -169,7 +177,9 @@ fn drive(runtime: &Runtime, over: &AtomicBool) {
 struct World {
     store: Remote,
     locks: Locks<Remote>,
-    mutex: Arc<Mutex<()>>,
+    /// The handle of all tasks.
+    mutex: Option<Arc<Mutex<()>>>,
+    cache: Option<Duration>,
     rounds: usize,
     witness: Witness,
     spectator: Spectator,
@@ -181,14 +191,23 @@ impl World {
         let locks = locks.ttl(ttl().duration()).handoff(scene.handoff);
         let locks = if chance(1, 4) { locks.max_hold(MAX_HOLD) } else { locks };
         let locks = locks.build().unwrap();
-        let mutex = locks.mutex(key(), ()).unwrap();
-        let mutex = match scene.cache {
+        let (cache, rounds) = (scene.cache, scene.rounds);
+        let (witness, spectator) = (Witness::default(), Spectator::default());
+        let mut world = Self { store, locks, mutex: None, cache, rounds, witness, spectator };
+        world.mutex = scene.keeps_handle.then(|| world.handle());
+        Arc::new(world)
+    }
+
+    /// The handle of all tasks, or a new one.
+    fn handle(&self) -> Arc<Mutex<()>> {
+        if let Some(mutex) = &self.mutex {
+            return Arc::clone(mutex);
+        }
+        let mutex = self.locks.mutex(key(), ()).unwrap();
+        Arc::new(match self.cache {
             Some(idle) => mutex.with_cache(idle),
             None => mutex,
-        };
-        let (mutex, rounds) = (Arc::new(mutex), scene.rounds);
-        let (witness, spectator) = (Witness::default(), Spectator::default());
-        Arc::new(Self { store, locks, mutex, rounds, witness, spectator })
+        })
     }
 
     fn task(&self) {
@@ -208,7 +227,7 @@ impl World {
 
     /// Waits for the lock.
     fn acquire(&self) -> Option<OwnedMutexGuard<()>> {
-        let mutex = Arc::clone(&self.mutex);
+        let mutex = self.handle();
         let lock = match thread_rng().gen_range(0..5) {
             0 => return block_on(mutex.try_lock_owned()).ok().inspect(|it| self.witness.tries(it)),
             1 => mutex.lock_owned_timeout(up_to(Duration::from_secs(4))),

@@ -52,13 +52,16 @@ async fn locks_over_servers_that_were_never_declared_new_say_how_to_declare_them
     // The quarantine outlasts the test.
     let builder = Redlock::builder().nodes(backends).max_ttl(Ttl::new(LONG).unwrap());
     let quorum = builder.node_timeout(SOON).build().await.unwrap();
-    let mutex = Locks::new(quorum.clone()).mutex("it", ()).unwrap();
+    let locks = Locks::builder(quorum.clone()).outage_limit(LEASE).build().unwrap();
+    let mutex = locks.mutex("it", ()).unwrap();
 
     let tried = soon(mutex.try_lock()).await.unwrap_err();
     assert!(matches!(&tried, TryLockError::Backend(_)), "{tried:?}");
-    let waited = soon(mutex.lock_timeout(LEASE)).await.unwrap_err();
+    let waited = soon(mutex.lock_timeout(LEASE / 2)).await.unwrap_err();
     assert!(matches!(&waited, LockError::Timeout { source: Some(_) }), "{waited:?}");
-    for error in [chain(&tried), chain(&waited)] {
+    let locked = soon(mutex.lock()).await.unwrap_err();
+    assert!(matches!(&locked, LockError::Backend(_)), "{locked:?}");
+    for error in [chain(&tried), chain(&waited), chain(&locked)] {
         assert!(error.contains("where no client holds a lock, call Redlock::init once"), "{error}");
     }
 

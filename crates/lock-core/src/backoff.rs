@@ -65,6 +65,26 @@ impl Backoff {
         longest / 2 + longest.mul_f64(fraction.clamp(0.0, 1.0) / 2.0)
     }
 
+    /// Counts a failure, and returns a random pause between half and all of the pause of [`fail`](Self::fail). So clients
+    /// that failed together do not come back together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use lock_core::Backoff;
+    ///
+    /// let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    /// let pause = backoff.fail_scattered_at_random();
+    /// assert!((10..=20).contains(&pause.as_millis()));
+    /// assert_eq!(backoff.failures(), 1);
+    /// ```
+    #[must_use = "the pause is what a failure costs"]
+    pub fn fail_scattered_at_random(&mut self) -> Duration {
+        self.fail_scattered(fraction())
+    }
+
     /// The pause that follows the next failure.
     pub fn pause(&self) -> Duration {
         self.first.saturating_mul(1 << self.failures.min(16)).min(self.longest)
@@ -103,9 +123,13 @@ impl Backoff {
 /// assert!((hour / 2..hour * 3 / 2).contains(&lock_core::scattered(hour)));
 /// ```
 pub fn scattered(time: Duration) -> Duration {
+    (time / 2).saturating_add(time.mul_f64(fraction()))
+}
+
+/// A random number from 0, and below 1.
+fn fraction() -> f64 {
     // Without random bytes the clients meet, which costs a moment.
-    let part = getrandom::u32().unwrap_or(0) % 256;
-    (time / 2).saturating_add(time / 256 * part)
+    f64::from(getrandom::u32().unwrap_or(0)) / (f64::from(u32::MAX) + 1.0)
 }
 
 #[cfg(test)]
@@ -138,7 +162,7 @@ mod tests {
     #[test]
     fn scattered_times_differ_and_none_is_too_long() {
         let times: Vec<_> = (0..100).map(|_| scattered(LONGEST)).collect();
-        assert!(times.iter().all(|it| (LONGEST / 2..LONGEST * 3 / 2).contains(it)), "{times:?}");
+        assert!(times.iter().all(|it| (LONGEST / 2..=LONGEST * 3 / 2).contains(it)), "{times:?}");
         assert!(times.iter().any(|it| *it != times[0]), "{times:?}");
         assert!(scattered(Duration::MAX) >= Duration::MAX / 2);
     }
@@ -149,5 +173,21 @@ mod tests {
             let pause = Backoff::new(FIRST, LONGEST).fail_scattered(fraction);
             assert_eq!(pause, Duration::from_millis(millis), "{fraction}");
         }
+    }
+
+    #[test]
+    fn random_pauses_differ_and_grow_with_the_failures() {
+        let pauses = |failures| -> Vec<Duration> {
+            let backoff = || Backoff::new(FIRST, LONGEST).after(failures);
+            (0..100).map(|_| backoff().fail_scattered_at_random()).collect()
+        };
+        for (failures, bound) in [(0, FIRST), (2, FIRST * 4), (20, LONGEST)] {
+            let pauses = pauses(failures);
+            assert!(pauses.iter().all(|it| (bound / 2..=bound).contains(it)), "{pauses:?}");
+            assert!(pauses.iter().any(|it| *it != pauses[0]), "{pauses:?}");
+        }
+        let mut longest = Backoff::new(Duration::MAX, Duration::MAX);
+        assert!(longest.fail_scattered_at_random() >= Duration::MAX / 2);
+        assert_eq!(longest.failures(), 1);
     }
 }

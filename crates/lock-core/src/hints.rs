@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::Hint;
 
 /// So many hints wait for a user who does not take them. Further ones become one [`Hint::Resync`].
-const MOST: usize = 256;
+const MOST_HINTS: usize = 256;
 
 /// Makes the two ends of a watch.
 ///
@@ -38,7 +38,7 @@ const MOST: usize = 256;
 /// # }
 /// ```
 pub fn hints() -> (Giver, Taker) {
-    let (sender, receiver) = mpsc::channel(MOST);
+    let (sender, receiver) = mpsc::channel(MOST_HINTS);
     let missed = Arc::new(Missed::default());
     (Giver { sender, missed: Arc::clone(&missed) }, Taker { receiver, missed })
 }
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn further_hints_become_one_and_later_ones_come_as_they_are() {
         let (giver, mut taker) = hints();
-        for _ in 0..10 * MOST {
+        for _ in 0..10 * MOST_HINTS {
             giver.give(Hint::Released);
         }
-        for _ in 0..MOST {
+        for _ in 0..MOST_HINTS {
             assert_eq!(next(&mut taker), Some(Some(Hint::Released)));
         }
         assert_eq!(next(&mut taker), Some(Some(Hint::Resync)));

@@ -158,14 +158,14 @@ impl CellBackend for PostgresBackend {
 }
 
 /// The most rows that an inspection lists of each part.
-const MOST: i32 = Inspection::MAX as i32;
+const MOST_ROWS: i32 = Inspection::MAX as i32;
 
 #[async_trait]
 impl InspectBackend for PostgresBackend {
     async fn inspect(&self, key: &Key) -> Result<Inspection, Error> {
         let key = naming::key(key);
         let statement = Statement::new("SELECT * FROM lock_v1.inspect($1, $2)");
-        let rows = self.shared.ask(&key, statement.bytes(key.clone()).int(MOST)).await?.rows;
+        let rows = self.shared.ask(&key, statement.bytes(key.clone()).int(MOST_ROWS)).await?.rows;
         inspection(&rows, 0)
     }
 
@@ -178,7 +178,7 @@ impl InspectBackend for PostgresBackend {
             .bytes(from.unwrap_or_else(|| prefix.clone()))
             .with(naming::after(&prefix), Type::BYTEA)
             .int(page)
-            .int(MOST);
+            .int(MOST_ROWS);
         let rows = self.shared.ask(&prefix, statement).await?.rows;
         let keys = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<&[u8]>, _>>()?;
         let mut locks = Vec::new();

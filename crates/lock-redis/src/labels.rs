@@ -28,9 +28,9 @@ pub(crate) async fn keep(
     label: &Label,
     keep: Duration,
 ) -> Result<(), Error> {
-    const MOST: u64 = 1 << 48;
+    const MOST_MILLIS: u64 = 1 << 48;
     let key = &layout.label(client);
-    let keep = u64::try_from(keep.as_millis()).unwrap_or(MOST).clamp(1, MOST);
+    let keep = u64::try_from(keep.as_millis()).unwrap_or(MOST_MILLIS).clamp(1, MOST_MILLIS);
     let send = |site: Site| async move {
         let mut call = Call::new(&INTRODUCE, 1, key.len() + Label::MAX_LEN + 64);
         call.bytes(key).bytes(label.as_str().as_bytes()).number(keep);

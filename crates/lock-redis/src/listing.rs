@@ -12,7 +12,7 @@ use crate::verbs;
 use crate::wire::{Call, Failure, Reply};
 
 /// The most keys that a server looks at in one step, so that a step is short.
-const MOST: u32 = 1000;
+const MOST_KEYS: u32 = 1000;
 
 /// One step of a walk: the locks that one server may hold, and where the next step begins.
 pub(crate) async fn step(
@@ -65,7 +65,7 @@ fn call(layout: &Layout, list: &List, begin: &str) -> Call {
     let (pattern, endings) = (layout.pattern(&list.prefix, list.raw), Layout::endings(list.raw));
     let room = pattern.len() + begin.len() + 96;
     let mut call = Call::new(&LIST, 0, room);
-    call.bytes(begin.as_bytes()).bytes(&pattern).number(list.most.get().min(MOST).into());
+    call.bytes(begin.as_bytes()).bytes(&pattern).number(list.most.get().min(MOST_KEYS).into());
     for ending in endings {
         call.bytes(ending);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Claim, Instant, OwnerToken};
 
-use crate::sweep::Swept;
+use crate::swept::Swept;
 
 /// The owner token by which one node knows a claim, for one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! Errors that name the nodes and their answers.
 
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 use lock_core::{Error, ErrorKind};
 
@@ -12,7 +13,8 @@ const ORDER: [ErrorKind; 4] =
     [ErrorKind::Unreachable, ErrorKind::Timeout, ErrorKind::NotReady, ErrorKind::OutOfMemory];
 
 impl<N> Core<N> {
-    /// Too few nodes gave a useful answer. The error says what each of the others answered.
+    /// Too few nodes gave a useful answer. The error says what each of the others answered. If the reason is a
+    /// quarantine, the error also says what to do, and the first such error writes a warning to the log.
     ///
     /// The error is retryable, unless too many nodes have failed for good.
     pub(crate) fn failure(
@@ -32,7 +34,11 @@ impl<N> Core<N> {
             }
         }
         if self.is_quarantined() {
-            let _never = write!(message, "; {}", self.advice());
+            let advice = self.advice();
+            if !self.has_advised.swap(true, Ordering::Relaxed) {
+                tracing::warn!(target: "lock_redlock", "too few nodes vote: {advice}");
+            }
+            let _never = write!(message, "; {advice}");
         }
         let for_good = said.iter().flatten().filter(|error| !error.is_retryable());
         let of_lease = |error: &&Error| error.kind() == ErrorKind::NotHeld;

@@ -155,7 +155,7 @@ impl<N: QuorumNode> Core<N> {
             Vote::Granted(grant) => {
                 grant.valid_until = self.dated(node, grant.valid_until);
                 if !self.claims.heard(claim, ballot, self.clock.now()) {
-                    // On the connection of the vote, if that connection is still there.
+                    // No claim wants this vote, and the vote keeps other claims out.
                     owed.release().await?;
                     return Err(Error::new(ErrorKind::NotReady, "the claim was given up"));
                 }

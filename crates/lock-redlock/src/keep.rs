@@ -1,7 +1,6 @@
 //! Which server a node is, and whether it may have forgotten leases.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lock_core::{
@@ -127,9 +126,6 @@ impl<N: QuorumNode> Core<N> {
         if is_new {
             let (name, max_ttl) = (&*self.nodes[node].name, self.settings.max_ttl.duration());
             tracing::info!(target: "lock_redlock::node", node = name, ?max_ttl, "the node is in quarantine");
-        }
-        if is_new && self.is_quarantined() && !self.has_advised.swap(true, Ordering::Relaxed) {
-            tracing::warn!(target: "lock_redlock", "too few nodes vote: {}", self.advice());
         }
         if begin {
             self.background.spawn_while_open(Arc::clone(self).keep_watch(node));

@@ -201,7 +201,7 @@ mod replace;
 mod round;
 mod rounds;
 mod status;
-mod sweep;
+mod swept;
 mod tally;
 mod tokens;
 mod turns;

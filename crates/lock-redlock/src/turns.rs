@@ -23,11 +23,11 @@ pub(crate) struct Turns {
 const UNIT: u32 = 8;
 
 /// The greatest number of turns for which a client waits.
-const MOST: u32 = 64;
+const MOST_TURNS: u32 = 64;
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { had: 0, others: 0, worth: MOST * UNIT, in_vain: false }
+        Self { had: 0, others: 0, worth: MOST_TURNS * UNIT, in_vain: false }
     }
 }
 
@@ -38,7 +38,7 @@ impl Turns {
 
     /// Another client has had a turn.
     pub(crate) fn pass(&mut self) {
-        self.had = self.had.saturating_add(1).min(MOST);
+        self.had = self.had.saturating_add(1).min(MOST_TURNS);
     }
 
     /// This client has its turn.
@@ -50,7 +50,7 @@ impl Turns {
             // One wait in vain may be an accident: a client was slow to take its turn.
             true if was_in_vain => had * UNIT,
             true => self.worth,
-            false => (self.worth + 1).min(MOST * UNIT),
+            false => (self.worth + 1).min(MOST_TURNS * UNIT),
         };
     }
 

@@ -89,7 +89,8 @@ impl<B: ?Sized> Locks<B> {
     /// - the value of a [`StoredMutex`](crate::StoredMutex), a [`OnceCell`](crate::OnceCell) or an
     ///   [`Election`](crate::Election);
     /// - the number of permits of a [`Semaphore`](crate::Semaphore), and its closed state. The next process that uses
-    ///   the semaphore declares its number, as the first process did.
+    ///   the semaphore declares its number, as the first process did. Handles that knew of the closed state give out
+    ///   permits again.
     ///
     /// The call removes the number of permits only if the backend [names](lock_core::Backend::capabilities) that
     /// capability. A quorum has no semaphores. For a value, it keeps a mark of 16 bytes in place of the value until
@@ -190,6 +191,7 @@ impl<B: ?Sized> Locks<B> {
         {
             return Err(DestroyError::Lost(hold.disown()));
         }
+        lock.closed_for_all().reopen();
         hold.wrote(None);
         Ok(())
     }

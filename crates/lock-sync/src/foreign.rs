@@ -26,6 +26,37 @@ pub(crate) fn discard(waker: Option<Waker>) {
     }
 }
 
+/// A value of another crate whose drop may wake wakers, or drop them. The drop does not panic if such a waker panics.
+///
+/// If the value is a future, so is this.
+#[derive(Debug)]
+pub(crate) struct Shielded<T>(Option<T>);
+
+impl<T> Shielded<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T: Future + Unpin> Future for Shielded<T> {
+    type Output = T::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T::Output> {
+        match &mut self.0 {
+            Some(future) => Pin::new(future).poll(context),
+            // Only the drop takes the future.
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Shielded<T> {
+    fn drop(&mut self) {
+        let value = self.0.take();
+        survive(|| drop(value));
+    }
+}
+
 /// Wakes all listeners, as [`Notify::notify_waiters`](tokio::sync::Notify::notify_waiters) does. But with `Notify`,
 /// a waker that panics stops other wakers.
 #[derive(Debug, Default)]

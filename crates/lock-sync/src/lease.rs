@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use lock_core::{FencingToken, Instant, Key, Ttl};
 
-use crate::bare::{Held, Hold};
+use crate::bare::{Hold, HoldView};
 use crate::error::LeaseLost;
 use crate::lost::{Lost, WhileHeld};
 
@@ -62,22 +62,22 @@ pub struct Lease {
 
 #[derive(Clone)]
 enum Parts {
-    One(Arc<Held>),
-    Several(Arc<[Arc<Held>]>),
+    One(Arc<HoldView>),
+    Several(Arc<[Arc<HoldView>]>),
 }
 
 impl Lease {
     pub(crate) fn of(hold: &Hold) -> Self {
-        Self { key: Some(hold.key().clone()), parts: Parts::One(Arc::clone(hold.held())) }
+        Self { key: Some(hold.key().clone()), parts: Parts::One(Arc::clone(hold.view())) }
     }
 
     /// The leases of these holds. `key` is what [`key`](Self::key) returns.
     pub(crate) fn of_all<'a>(key: Option<&Key>, holds: impl Iterator<Item = &'a Hold>) -> Self {
-        let parts = Parts::Several(holds.map(|hold| Arc::clone(hold.held())).collect());
+        let parts = Parts::Several(holds.map(|hold| Arc::clone(hold.view())).collect());
         Self { key: key.cloned(), parts }
     }
 
-    fn parts(&self) -> &[Arc<Held>] {
+    fn parts(&self) -> &[Arc<HoldView>] {
         match &self.parts {
             Parts::One(part) => std::slice::from_ref(part),
             Parts::Several(parts) => parts,

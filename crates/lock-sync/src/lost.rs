@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 
-use crate::engine::Held;
+use crate::engine::HoldView;
 use crate::error::LeaseLost;
 
 /// Resolves when a lease is lost, or when its guard gives the lease up. [`Lease::lost`](crate::Lease::lost) returns it.
@@ -23,8 +23,8 @@ pub struct Lost(#[pin] Waiting);
 type Waiting = Pin<Box<dyn Future<Output = LeaseLost> + Send + Sync>>;
 
 impl Lost {
-    pub(crate) fn new(held: Arc<Held>) -> Self {
-        Self(Box::pin(async move { held.over().await }))
+    pub(crate) fn new(view: Arc<HoldView>) -> Self {
+        Self(Box::pin(async move { view.over().await }))
     }
 
     /// Resolves with the first loss of several leases. Without leases it never resolves.

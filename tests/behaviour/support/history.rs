@@ -3,28 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use lock_core::{FencingToken, Instant};
-
-/// The way of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Way {
-    Read,
-    /// Reading, with the right to upgrade.
-    Upgradable,
-    Write,
-    Permits(u64),
-}
-
-impl Way {
-    /// Whether two tasks can hold the lock in these ways at once.
-    fn stands(self, other: Self) -> bool {
-        matches!(
-            (self, other),
-            (Self::Read, Self::Read | Self::Upgradable)
-                | (Self::Upgradable, Self::Read)
-                | (Self::Permits(_), Self::Permits(_))
-        )
-    }
-}
+use lock_tests::chaos::history::Way;
 
 /// A time in which a task certainly held the lock.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +34,7 @@ impl Span {
                 "r" => Way::Read,
                 "u" => Way::Upgradable,
                 "w" => Way::Write,
-                "p" => Way::Permits(number(count)),
+                "p" => Way::Permits(count.parse().unwrap()),
                 _ => panic!("no record: {line}"),
             },
             token: FencingToken::new(number(token)),
@@ -174,6 +153,7 @@ impl History {
         for ((_, comes), spans) in events {
             for span in spans {
                 let Way::Permits(count) = span.way else { panic!("no permits: {span:?}") };
+                let count = u64::from(count);
                 let holder = holders.entry(span.process).or_default();
                 if comes {
                     (held, *holder) = (held + count, *holder + count);

@@ -18,6 +18,7 @@ use std::time::Duration;
 use lock_redis::RedisBackend;
 use lock_sync::{Handoff, Locks, Mutex, RwLock, TryLockError};
 use lock_tests::RedisServer;
+pub(crate) use lock_tests::chaos::history::Way;
 pub(crate) use lock_tests::{SOON, soon};
 
 pub(crate) use self::crashes::{
@@ -28,7 +29,7 @@ pub(crate) use self::excluding::{
     Denied, Excluding, Guard, TheMutex, TheOnePermit, TheReentrant, TheWriter,
     for_all_that_excludes,
 };
-pub(crate) use self::history::{History, Way};
+pub(crate) use self::history::History;
 pub(crate) use self::intruders::Intruders;
 pub(crate) use self::keys::{LOCK, Lease, Leftovers, QUEUE, leases, ttl_of};
 pub(crate) use self::mixers::Mixers;

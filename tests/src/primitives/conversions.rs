@@ -1,7 +1,8 @@
 //! Readers and writers over a store that converts leases.
 
+use std::error::Error as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lock_core::Convertible;
 use lock_sync::{
@@ -11,7 +12,7 @@ use lock_sync::{
 use tokio::task::JoinSet;
 
 use super::rwlock::Inside;
-use super::{Converting, Pair, waits};
+use super::{Converting, Pair, until_waiting, waits};
 use crate::soon;
 
 /// Waiting readers of both clients enter, and no writer does.
@@ -116,19 +117,83 @@ pub async fn an_upgrade_waits_for_readers_of_both_clients<S: Converting>() {
     pair.all_free().await;
 }
 
+/// An upgrade is granted before the claims that wait already, and they wait until the writer has gone.
+pub async fn an_upgrade_goes_before_all_waiters<S: Converting>() {
+    let pair = Pair::<S>::new().await;
+    let third = pair.third().await.rwlock("it", ()).unwrap();
+    let fourth = pair.third().await.rwlock("it", ()).unwrap();
+    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let climbing = soon(here.upgradable_read()).await.unwrap();
+    let reading = soon(third.read()).await.unwrap();
+    let (mut remote, mut local) = (Box::pin(there.write()), Box::pin(here.write()));
+    waits(&mut remote).await;
+    until_waiting(&pair.there, 1).await;
+    waits(&mut local).await;
+    let (climbing, error) = soon(climbing.try_upgrade()).await.unwrap_err().into_parts();
+    assert!(matches!(error, TryLockError::WouldBlock));
+    let read = RwLockUpgradableReadGuard::lease(&climbing).fencing_token();
+    let (mut upgrade, mut late) = (Box::pin(climbing.upgrade()), Box::pin(fourth.read()));
+    waits(&mut upgrade).await;
+    waits(&mut late).await;
+    drop(reading);
+    let writing = soon(upgrade).await.unwrap();
+    let wrote = RwLockWriteGuard::lease(&writing).fencing_token();
+    assert!(wrote > read);
+    assert!(matches!(soon(third.try_read()).await, Err(TryLockError::WouldBlock)));
+    waits(&mut remote).await;
+    waits(&mut local).await;
+    waits(&mut late).await;
+    drop(writing);
+    // The two writers may enter in any order.
+    let (remote, local, late) = tokio::join!(
+        async { RwLockWriteGuard::lease(&soon(remote).await.unwrap()).fencing_token() },
+        async { RwLockWriteGuard::lease(&soon(local).await.unwrap()).fencing_token() },
+        async { RwLockReadGuard::lease(&soon(late).await.unwrap()).fencing_token() },
+    );
+    assert!(remote > wrote && local > wrote && late > remote);
+    pair.all_free().await;
+}
+
+/// An upgrade that is dropped leaves the lock: another reader becomes upgradable, and is alone when the rest has left.
+pub async fn an_upgrade_that_is_dropped_lets_go_of_the_lock<S: Converting>() {
+    let pair = Pair::<S>::new().await;
+    let third = pair.third().await.rwlock("it", ()).unwrap();
+    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let climbing = soon(here.upgradable_read()).await.unwrap();
+    let reading = soon(there.read()).await.unwrap();
+    let mut upgrade = Box::pin(climbing.upgrade());
+    waits(&mut upgrade).await;
+    let mut late = Box::pin(third.upgradable_read());
+    waits(&mut late).await;
+    drop(upgrade);
+    let late = soon(late).await.unwrap();
+    assert!(RwLockReadGuard::lease(&reading).is_valid());
+    drop(reading);
+    drop(soon(late.upgrade()).await.unwrap());
+    drop(soon(there.write()).await.unwrap());
+    pair.all_free().await;
+}
+
 /// A failed upgrade leaves the reader unchanged, and blocks no other reader.
 pub async fn an_upgrade_that_takes_too_long_gives_the_guard_back<S: Converting>() {
     let pair = Pair::<S>::new().await;
-    let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
+    let (here, there) = pair.both(|locks| locks.rwlock("it", 7).unwrap());
     let climbing = soon(here.upgradable_read()).await.unwrap();
     let token = RwLockUpgradableReadGuard::lease(&climbing).fencing_token();
     let reading = soon(there.read()).await.unwrap();
-    let limit = Duration::from_millis(200);
+    let (begin, limit) = (Instant::now(), Duration::from_millis(200));
     let error = soon(climbing.upgrade_timeout(limit)).await.unwrap_err();
+    assert!(begin.elapsed() >= limit);
     assert!(matches!(error.error(), LockError::Timeout { .. }));
+    assert_eq!(error.to_string(), "the lock is still held to read alone");
+    assert!(error.source().is_some());
     let climbing = error.into_guard();
     assert!(RwLockUpgradableReadGuard::lease(&climbing).is_valid());
-    assert_eq!(RwLockUpgradableReadGuard::lease(&climbing).fencing_token(), token);
+    assert_eq!(
+        (*climbing, RwLockUpgradableReadGuard::lease(&climbing).fencing_token()),
+        (7, token)
+    );
+    assert!(matches!(soon(there.try_write()).await, Err(TryLockError::WouldBlock)));
     for lock in [&here, &there] {
         drop(soon(lock.read()).await.unwrap());
     }

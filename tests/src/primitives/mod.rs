@@ -20,6 +20,7 @@ pub mod joint;
 mod mortal;
 pub mod mutex;
 pub mod options;
+pub mod permit_order;
 pub mod permits;
 pub mod queue;
 pub mod reentrant;
@@ -144,6 +145,12 @@ async fn until_held<B: InspectBackend>(locks: &Locks<B>, name: &str, count: u64)
     eventually_async(&format!("{count} leases of {name}"), SOON, held).await;
 }
 
+/// Waits until this many claims wait in the queue of the lock "it".
+async fn until_waiting<B: InspectBackend>(locks: &Locks<B>, count: u64) {
+    let waiting = async || locks.inspect("it").await.unwrap().waiting == count;
+    eventually_async(&format!("{count} claims wait"), SOON, waiting).await;
+}
+
 /// Makes a test of each case for a stage.
 ///
 /// Each group of cases is named, in this order. A group of a capability is followed by `yes`, or by `no` where the
@@ -261,7 +268,9 @@ macro_rules! primitives {
             one_reader_can_upgrade_beside_others,
             a_reader_that_is_alone_upgrades_at_once,
             an_upgrade_waits_for_readers_of_both_clients,
+            an_upgrade_goes_before_all_waiters,
             an_upgrade_that_takes_too_long_gives_the_guard_back,
+            an_upgrade_that_is_dropped_lets_go_of_the_lock,
             readers_and_writers_never_meet,
         );
     };
@@ -291,6 +300,11 @@ macro_rules! primitives {
             a_destroyed_semaphore_is_declared_anew,
             there_are_never_more_holders_than_permits,
         );
+        $crate::primitives!(@tests permit_order $stage:
+            a_large_request_is_not_overtaken,
+            what_a_dropped_request_had_gathered_serves_later_ones,
+            closing_for_all_ends_it_everywhere,
+        );
         $crate::primitives!(@tests barriers $stage:
             no_participant_passes_before_the_last_one_arrives,
             a_barrier_is_passed_round_by_round,
@@ -308,6 +322,8 @@ macro_rules! primitives {
         $crate::primitives!(@tests queue $stage:
             an_inspection_shows_the_waiters,
             a_forced_release_lets_the_first_waiter_in,
+            a_waiting_writer_holds_back_later_readers,
+            a_writer_that_gave_up_holds_back_no_reader,
         );
     };
     (@$capability:ident no $stage:ty) => {};
@@ -325,38 +341,26 @@ macro_rules! primitives {
 
 #[cfg(test)]
 mod tests {
-    /// The files with cases.
-    const CASES: [&str; 15] = [
-        include_str!("barriers.rs"),
-        include_str!("cells.rs"),
-        include_str!("conversions.rs"),
-        include_str!("elections.rs"),
-        include_str!("fixed.rs"),
-        include_str!("inspecting.rs"),
-        include_str!("joint.rs"),
-        include_str!("mutex.rs"),
-        include_str!("options.rs"),
-        include_str!("permits.rs"),
-        include_str!("queue.rs"),
-        include_str!("reentrant.rs"),
-        include_str!("rwlock.rs"),
-        include_str!("several.rs"),
-        include_str!("stored.rs"),
-    ];
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn the_macro_has_every_case() {
         let list = include_str!("mod.rs");
-        let slots = include_str!("slots.rs");
-        let cases: Vec<&str> = CASES
-            .iter()
-            .chain([&slots])
-            .flat_map(|file| file.split("\npub async fn ").skip(1))
-            .map(|rest| rest.split('<').next().unwrap())
-            .collect();
-        assert!(cases.len() > 40, "{cases:?}");
-        for case in cases {
-            assert!(list.contains(&format!(" {case},\n")), "{case} is in no test");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/primitives");
+        let mut cases = 0;
+        for file in fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let group = path.file_stem().unwrap().to_str().unwrap();
+            let tests = list.split_once(&format!("@tests {group} $stage:"));
+            let tests = tests.and_then(|(_, rest)| rest.split(");").next()).unwrap_or_default();
+            let text = fs::read_to_string(&path).unwrap();
+            for rest in text.split("\npub async fn ").skip(1) {
+                let case = rest.split('<').next().unwrap();
+                assert!(tests.contains(&format!(" {case},\n")), "{group}::{case} is in no test");
+                cases += 1;
+            }
         }
+        assert!(cases > 70, "{cases} cases were read");
     }
 }

@@ -12,18 +12,18 @@ use crate::{SOON, eventually_async, soon};
 
 impl<S: Counting> Pair<S> {
     /// The semaphore "it" on both sides.
-    fn semaphores(&self, permits: usize) -> (Semaphore, Semaphore) {
+    pub(super) fn semaphores(&self, permits: usize) -> (Semaphore, Semaphore) {
         self.both(|locks| locks.semaphore("it", permits).unwrap())
     }
 }
 
 /// Waits until the store says that this many permits are free.
-async fn until_free(semaphore: &Semaphore, permits: usize) {
+pub(super) async fn until_free(semaphore: &Semaphore, permits: usize) {
     let free = async || semaphore.available_permits().await.unwrap() == permits;
     eventually_async(&format!("{permits} permits are free"), SOON, free).await;
 }
 
-async fn assert_none_is_free(semaphores: &[&Semaphore]) {
+pub(super) async fn assert_none_is_free(semaphores: &[&Semaphore]) {
     for semaphore in semaphores {
         let refused = soon(semaphore.try_acquire()).await.err();
         assert_eq!(refused, Some(TryAcquireError::NoPermits));

@@ -117,8 +117,7 @@ impl<'a, F> Attempt<'a, F> {
             // Others change the document. So many attempts in a row fail only where many clients meet.
             attempts += 1;
             if attempts > 6 {
-                let fraction = f64::from(self.core.number() % 16) / 16.0;
-                tokio::time::sleep(backoff.fail_scattered(fraction)).await;
+                tokio::time::sleep(backoff.fail_scattered_at_random()).await;
             }
         }
     }

@@ -366,7 +366,7 @@ fn held(
 
 fn placed(document: &Document<Member>, claim: &Claim, world: &World<'_>) -> Option<Placed> {
     /// More leases than this are not watched. The claim asks again when the first of them ends.
-    const MOST: usize = 16;
+    const MOST_WATCHED: usize = 16;
     // A claim that was handed the key in the same step has to ask again, too.
     let granted = document.holder(claim).map(|(member, _)| member);
     let granted = granted.filter(|member| member.lease().is_none());
@@ -374,7 +374,7 @@ fn placed(document: &Document<Member>, claim: &Claim, world: &World<'_>) -> Opti
     let member = member.filter(|it| Some(it.session) == world.session)?;
     let is_first = document.waiters().next().is_some_and(|(_, first)| first == member);
     let holders = document.holders().filter_map(|(_, member)| member.lease());
-    let before = if is_first { holders.take(MOST).collect() } else { Vec::new() };
+    let before = if is_first { holders.take(MOST_WATCHED).collect() } else { Vec::new() };
     Some(Placed { number: member.number(), before })
 }
 

@@ -17,7 +17,7 @@ use crate::news::{self, News};
 pub(crate) const ETCD: usize = 128;
 
 /// How many leases of holders one transaction looks at.
-const MOST: usize = 48;
+const MOST_LEASES: usize = 48;
 
 /// How many bytes of news one transaction carries.
 pub(crate) const NEWS: usize = 256 * 1024;
@@ -28,7 +28,7 @@ pub(crate) fn most(keys: usize) -> usize {
     // For each key: the document, the lease that the claim has, and the lease that it gets. Beside them, the session of
     // this client.
     let rest = ETCD.saturating_sub(1 + 3 * keys);
-    MOST.min(rest / 2)
+    MOST_LEASES.min(rest / 2)
 }
 
 /// What is read: documents, which leases live, and the record of the node if one is expected.

@@ -12,7 +12,7 @@ pub(crate) const SHORTEST: i64 = 2;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// How many idle leases are kept, at most.
-const MOST: usize = 1000;
+const MOST_IDLE: usize = 1000;
 
 /// The whole seconds for which etcd is asked to keep a lease of this time.
 pub(crate) fn seconds(ttl: Ttl) -> i64 {
@@ -92,7 +92,7 @@ impl Pool {
     /// Takes a lease back that is not in use any more. `false` if it should be revoked instead.
     pub(crate) fn give_back(&mut self, id: i64, now: Instant) -> bool {
         let Some(known) = self.known.get(&id) else { return false };
-        if known.lives_until() <= now || self.idle.len() >= MOST {
+        if known.lives_until() <= now || self.idle.len() >= MOST_IDLE {
             self.forget(id);
             return false;
         }

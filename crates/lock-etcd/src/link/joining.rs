@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How many bytes wait for a flush, at most. One write may exceed this.
-const MOST: usize = 64 * 1024;
+const MOST_UNSENT: usize = 64 * 1024;
 
 /// Holds the heads of requests back until something else is written, or until the server says something. A flush does
 /// not send them. The end of the connection does.
@@ -77,7 +77,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Joining<S> {
         if self.frames.is_none() {
             return Pin::new(&mut self.stream).poll_write(context, bytes);
         }
-        if self.unsent.len() >= MOST {
+        if self.unsent.len() >= MOST_UNSENT {
             ready!(self.poll_send(context))?;
         }
         let are_heads = self.frames.as_mut().is_some_and(|frames| frames.are_heads(bytes));

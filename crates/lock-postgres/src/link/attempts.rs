@@ -34,17 +34,10 @@ impl Attempts {
                 None
             }
             Err(error) => {
-                let pause = self.backoff.fail_scattered(fraction());
+                // The connections of all clients break at once, and must not come back together.
+                let pause = self.backoff.fail_scattered_at_random();
                 Some((error.clone(), Instant::now() + pause))
             }
         };
     }
-}
-
-/// A random number from 0 to 1. The connections of all clients break at once, and must not come back together.
-fn fraction() -> f64 {
-    let mut random = [0; 2];
-    // Without random bytes the clients meet, which costs a moment.
-    _ = getrandom::fill(&mut random);
-    f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX)
 }

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// After this time the client asks again: the user may have got the right since.
 const REFUSED: Duration = Duration::from_secs(300);
 /// The most slots that are tried one after another.
-const MOST: usize = 8;
+const MOST_SLOTS: usize = 8;
 
 /// The inbox in a slot, as far as the present connection has one.
 #[derive(Debug)]
@@ -135,9 +135,9 @@ impl Sharding {
             State::Heard => (None, before),
             _ => (before, None),
         };
-        let mut candidates = Vec::with_capacity(MOST);
+        let mut candidates = Vec::with_capacity(MOST_SLOTS);
         for slot in before.into_iter().chain(slots).filter(|slot| Some(*slot) != lost) {
-            if candidates.len() == MOST {
+            if candidates.len() == MOST_SLOTS {
                 break;
             }
             if !candidates.contains(&slot) {

@@ -25,7 +25,8 @@ impl Respite {
 
     /// An attempt failed.
     pub(crate) fn failed(&mut self) {
-        self.not_before = Some(Instant::now() + jittered(self.backoff.fail(), random()));
+        // The clients of a restarting server must not all come back at once.
+        self.not_before = Some(Instant::now() + self.backoff.fail_scattered_at_random());
     }
 
     /// An attempt succeeded, but the connection did not last. The first time that costs nothing.
@@ -49,25 +50,21 @@ impl Default for Respite {
     }
 }
 
-/// Any time up to the pause, so that the clients of a restarting server do not all come back at once.
-fn jittered(pause: Duration, random: u32) -> Duration {
-    pause.mul_f64(f64::from(random) / f64::from(u32::MAX))
-}
-
-fn random() -> u32 {
-    // Without random bytes from the system every client waits for the whole pause.
-    getrandom::u32().unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_is_any_part_of_the_bound() {
-        let bound = Duration::from_millis(80);
-        assert_eq!(jittered(bound, u32::MAX), bound);
-        assert_eq!(jittered(bound, 0), Duration::ZERO);
+    fn each_failure_leaves_the_server_alone_for_half_to_all_of_the_pause() {
+        let mut respite = Respite::default();
+        for millis in [20, 40, 80] {
+            let bound = Duration::from_millis(millis);
+            let earliest = Instant::now() + bound / 2;
+            respite.failed();
+            let latest = Instant::now() + bound;
+            let next = respite.not_before.unwrap();
+            assert!((earliest..=latest).contains(&next), "{earliest:?} {next:?} {latest:?}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::ballot::{Ballot, Spent};
 use crate::guarded::Guarded;
 use crate::quorum::NodeSet;
-use crate::sweep::Swept;
+use crate::swept::Swept;
 
 mod asker;
 mod entry;

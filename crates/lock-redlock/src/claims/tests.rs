@@ -5,7 +5,7 @@ use lock_core::{FencingToken, Key, TokenRange};
 use proptest::prelude::*;
 
 use super::*;
-use crate::sweep;
+use crate::swept;
 
 const NODES: usize = 3;
 const SPAN: Duration = Duration::from_nanos(100);
@@ -370,13 +370,13 @@ fn a_lease_that_is_over_is_not_renewed() {
 #[test]
 fn claims_that_are_over_are_forgotten() {
     let claims = claims();
-    for step in 0..10 * sweep::MIN as u64 {
+    for step in 0..10 * swept::MIN as u64 {
         let (claim, now) = (claim(), after(2 * step));
         let asker = begin(&claims, &claim, now);
         let ballots = ask(&claims, &asker, &claim, now);
         asker.win(ballots[0].owner, held(now), now);
     }
-    assert!(claims.state.lock().entries.len() <= 2 * sweep::MIN);
+    assert!(claims.state.lock().entries.len() <= 2 * swept::MIN);
 }
 
 #[derive(Clone, Debug)]

@@ -114,6 +114,27 @@ async fn a_renewal_that_comes_after_the_release_does_not_overtake_it() {
     assert_eq!(releases, 6);
 }
 
+/// Each node ends the lease for the release that reaches it first.
+#[tokio::test(start_paused = true)]
+async fn of_two_releases_at_one_moment_one_ends_the_lease() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    for overtakes in [false, true] {
+        let held = claim("a");
+        granted(&quorum, &held, TTL).await;
+        set_delays(&quorum, Verb::Release, if overtakes { LATE / 6 } else { Duration::ZERO });
+        let (releasing, releasing_claim) = (quorum.clone(), held.clone());
+        let first = tokio::spawn(async move { releasing.release(&releasing_claim).await });
+        tokio::task::yield_now().await;
+        set_delays(&quorum, Verb::Release, if overtakes { Duration::ZERO } else { LATE / 6 });
+        let second = quorum.release(&held).await.unwrap();
+        let first = first.await.unwrap().unwrap();
+        let (ended, other) = if overtakes { (second, first) } else { (first, second) };
+        assert!(matches!((ended, other), (Released::Freed { .. }, Released::NotHeld)));
+        until(|| cluster.leases() == 0).await;
+    }
+}
+
 fn renewal(quorum: &Quorum, held: &Claim) -> impl Future<Output = Renewal> + Send + use<> {
     let (quorum, held) = (quorum.clone(), held.clone());
     async move { quorum.renew(&Renew::new(held, TTL)).await }

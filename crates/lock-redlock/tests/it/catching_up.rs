@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use lock_core::memory::Verb;
-use lock_core::{Acquire, AcquireOutcome, Backend, ErrorKind, Renew, Renewal, Ttl};
+use lock_core::{Acquire, AcquireOutcome, Backend, Claim, ErrorKind, Renew, Renewal, Ttl};
 use tokio::time::sleep;
 
-use crate::support::{Cluster, claim, granted, node, until};
+use crate::support::{Cluster, Quorum, claim, granted, node, until};
 
 const TTL: Ttl = Ttl::DEFAULT;
 
@@ -106,11 +107,40 @@ async fn a_node_that_comes_back_votes_for_any_number_of_leases() {
     }
     assert_eq!(cluster.leases(), 2 * held.len());
     node(&quorum, 2).faults().heal();
+    renewed(&quorum, &held).await;
+    until(|| cluster.leases() == 3 * held.len()).await;
+}
+
+/// The node owes so many answers that the last renewals do not reach it, and it has lost its leases meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_missed_renewals_votes_again_for_the_leases_that_it_lost() {
+    let cluster = Cluster::of(3).await;
+    let quorum = cluster.join().await;
+    let held: Vec<_> = (0..300).map(|number| claim(&number.to_string())).collect();
     for claim in &held {
+        granted(&quorum, claim, TTL).await;
+    }
+    let all = 3 * held.len();
+    until(|| cluster.leases() == all).await;
+    let gate = node(&quorum, 2).faults().on(Verb::Renew).hold_requests();
+    renewed(&quorum, &held).await;
+    gate.arrived(256).await;
+    assert_eq!(gate.arrived(257).now_or_never(), None);
+    for claim in &held {
+        cluster.stores[2].client().release(claim).await.unwrap();
+    }
+    assert!(cluster.leases() < all);
+    gate.open();
+    sleep(Duration::from_secs(2)).await;
+    renewed(&quorum, &held).await;
+    until(|| cluster.leases() == all).await;
+}
+
+async fn renewed(quorum: &Quorum, held: &[Claim]) {
+    for claim in held {
         let renewal = quorum.renew(&Renew::new(claim.clone(), TTL)).await;
         assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
     }
-    until(|| cluster.leases() == 3 * held.len()).await;
 }
 
 /// The votes of the other nodes have ended meanwhile, so the lease may belong to another client.

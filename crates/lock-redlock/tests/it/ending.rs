@@ -107,6 +107,16 @@ async fn a_first_run_says_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_first_run_that_does_what_it_should_hears_no_warning() {
+    let log = Log::default();
+    let _subscribed = tracing::subscriber::set_default(log.clone());
+    let quorum = Cluster::new(3).join().await;
+    quorum.init().await.unwrap();
+    granted(&quorum, &claim("a"), TTL).await;
+    assert_eq!(log.warnings(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_denial_does_not_let_a_node_vote_that_has_forgotten() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;

@@ -12,7 +12,8 @@ use tokio::runtime::Handle;
 
 use super::BareLock;
 use super::limit::alarm;
-use crate::engine::{Home, Shared};
+use crate::engine::{Home, Shared, fit_to_listen};
+use crate::foreign::Shielded;
 
 /// The longest time for which a query waits for releases. It also waits no longer than a lease lives.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -45,9 +46,13 @@ impl BareLock {
         self.ask(self.shared().backend.release(claim)).await
     }
 
-    /// Listens for hints about this key, on the runtime of the driver, which lives as long as the watch.
+    /// Listens for hints about this key: on the runtime of this task if it is fit to listen, and else on that of the
+    /// driver. A client may hear all hints on the runtime of its first watch, and so also each grant.
+    ///
+    /// If the runtime ends, the watch ends, too.
     pub(crate) async fn watch(&self) -> Result<Watch, Error> {
-        self.ask_from(Home::Driver, self.shared().backend.watch(self.key())).await
+        let home = if fit_to_listen().is_some() { self.home } else { Home::Driver };
+        self.ask_from(home, self.shared().backend.watch(self.key())).await
     }
 
     /// Waits until the store has answered the earlier releases of this key by this process, in all groups and
@@ -89,14 +94,15 @@ pub(crate) fn ask<'a, T>(
     request: BoxFuture<'a, Result<T, Error>>,
 ) -> impl Future<Output = Result<T, Error>> + Send + Sync {
     // The mutex is never locked: it makes the future `Sync`.
-    let mut request = Mutex::new(request);
+    let mut request = Mutex::new(Shielded::new(request));
     async move {
         shared.start()?;
         let _flight = shared.flights.begin();
         poll_fn(|context| {
             let elsewhere = home == Home::Driver || Handle::try_current().is_err();
             let _entered = shared.runtime().filter(|_| elsewhere).map(Handle::enter);
-            request.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(context)
+            let request = request.get_mut().unwrap_or_else(PoisonError::into_inner);
+            Pin::new(request).poll(context)
         })
         .await
     }

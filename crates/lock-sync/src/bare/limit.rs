@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::BareLock;
 use crate::engine::{Command, Denial, Shared, Wait};
+use crate::foreign::Shielded;
 
 /// How much longer than its limit a wait lasts, so that the part of the wait that knows the reason for the delay can
 /// report the reason.
@@ -84,14 +85,21 @@ impl BareLock {
     }
 }
 
-/// Resolves after a time, and at once if the driver has gone. When the timer is dropped, the driver forgets it.
+/// Resolves after a time, and at once if the driver has gone. When the timer is dropped, the driver removes it.
 #[must_use = "futures do nothing unless polled"]
-pub(crate) struct Alarm(Option<oneshot::Receiver<()>>);
+pub(crate) struct Alarm(Option<Shielded<oneshot::Receiver<()>>>);
 
 impl Alarm {
     /// Never resolves.
     pub(crate) fn silent() -> Self {
         Self(None)
+    }
+
+    /// The denial for a limit that is reached before the store has answered.
+    pub(crate) fn unanswered(&mut self, context: &mut Context<'_>) -> Poll<Denial> {
+        let silent = "the backend has not answered yet";
+        let denial = |()| Denial::Timeout(Some(Error::new(ErrorKind::Timeout, silent)));
+        Pin::new(self).poll(context).map(denial)
     }
 }
 
@@ -110,11 +118,5 @@ impl Future for Alarm {
 pub(crate) fn alarm(shared: &Shared, after: Duration) -> Alarm {
     let (ring, bell) = oneshot::channel();
     shared.send(Command::Alarm(after, ring));
-    Alarm(Some(bell))
-}
-
-/// The denial for a limit that is reached before the store has answered.
-pub(crate) fn unanswered() -> Denial {
-    let silent = "the backend has not answered yet";
-    Denial::Timeout(Some(Error::new(ErrorKind::Timeout, silent)))
+    Alarm(Some(Shielded::new(bell)))
 }

@@ -15,13 +15,14 @@ use crate::engine::{Asks, Entry, Home, Manner, Shared};
 use crate::handoff::Handoff;
 
 pub(crate) use asking::ask;
-pub(crate) use limit::{Alarm, Limit, alarm, unanswered};
+pub(crate) use limit::{Alarm, Limit, alarm};
 pub(crate) use locking::{Locking, denied};
 pub(crate) use retries::Retries;
 
 // The types of the engine that the code above it uses.
 pub(crate) use crate::engine::{
-    Acquiring, Denial, Gathering, Held, Hold, Labels, Policy, Upgrading, Wait, Write, completed,
+    Acquiring, ClosedForAll, Denial, Gathering, Hold, HoldView, Known, Labels, Policy, Upgrading,
+    Wait, Write, completed,
 };
 
 /// A lock of this process by its name, with the way in which its holders give it up.
@@ -149,6 +150,11 @@ impl BareLock {
     /// Asks for all of these locks at once. They must be different.
     pub(crate) fn gather(locks: &[Self]) -> Result<Gathering, Denial> {
         Gathering::begin(locks.iter().map(|lock| &lock.entry))
+    }
+
+    /// What all handles of this key know of the end of their semaphore.
+    pub(crate) fn closed_for_all(&self) -> Arc<ClosedForAll> {
+        self.shared().closed_for_all(self.key())
     }
 
     /// Makes the waiting claims of this process ask again, after a change for which the store may send no hint.

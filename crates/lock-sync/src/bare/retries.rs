@@ -35,9 +35,8 @@ impl<'a> Retries<'a> {
             return Err(Denial::Failed(error));
         }
         let left = left.unwrap_or(Duration::MAX);
-        // Callers that failed together should not ask again together. The nanoseconds of the clock scatter them.
-        let scatter = (now.as_nanos() % 1024) as f64 / 1024.0;
-        let pause = self.backoff.fail_scattered(scatter);
+        // Callers that failed together should not ask again together.
+        let pause = self.backoff.fail_scattered_at_random();
         self.lock.alarm(pause.min(left)).await;
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use lock_core::Mode;
 
 use super::gate::Way;
-use super::machine::Entered;
+use super::machine::Entrance;
 use super::observed::{Begun, Observed, Told};
 use super::queue::WaiterId;
 use super::{Denial, Entry, Hold, HoldId, Home, Manner, Patience, Running, Ticket, Wait};
@@ -226,17 +226,17 @@ impl Acquiring {
     /// The caller has come to the line, and may have left its waker. `None` if this task has to send a request.
     fn enter(
         &mut self,
-        (entered, parked): (Entered, bool),
+        (entered, parked): (Entrance, bool),
         context: &mut Context<'_>,
     ) -> Option<Poll<Result<Ticket, Denial>>> {
         let Some(entry) = &self.entry else { completed() };
         match entered {
-            Entered::Done(outcome) => Some(Poll::Ready(outcome)),
-            Entered::Queued(id) => {
+            Entrance::Done(outcome) => Some(Poll::Ready(outcome)),
+            Entrance::Queued(id) => {
                 self.state = State::Waiting(id);
                 Some(if parked { Poll::Pending } else { entry.poll_first(id, context) })
             }
-            Entered::Attempt(id, request) => {
+            Entrance::Attempt(id, request) => {
                 if self.home == Home::Asker {
                     entry.shared.ears.ask_here();
                 }

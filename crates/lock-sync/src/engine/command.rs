@@ -7,11 +7,11 @@ use lock_core::{Claim, Mode, Ttl};
 use tokio::sync::oneshot;
 
 use super::driver::{Errand, Flight};
-use super::forget::forget;
 use super::machine::Ending;
 use super::running::{Asks, Running};
 use super::shared::{Home, Shared};
 use super::together::Together;
+use super::withdraw::withdraw;
 
 /// The entry of one key, as far as the commands know it.
 pub(crate) trait Driven: Asks {
@@ -31,7 +31,7 @@ pub(crate) enum Command<E: Driven> {
     /// Release the leases that the entry has given up and has not taken back since.
     Release(Arc<E>, Flight),
     /// Release a claim that no entry knows any more, which may have the other mode, with the length of its lease.
-    Forget(Arc<Shared<E>>, Claim, Option<Mode>, Ttl, Flight),
+    Withdraw(Arc<Shared<E>>, Claim, Option<Mode>, Ttl, Flight),
     /// Listen for hints.
     Watch(Arc<E>, u64),
     /// Ring after this time, unless the receiver has gone.
@@ -53,9 +53,11 @@ impl<E: Driven> Errand for Command<E> {
                 for ending in entry.begin_releases() {
                     tokio::spawn(Running::release(&entry, ending, Home::Driver).run());
                 }
+                // Before the flight ends: the entry may release more leases when it goes.
+                drop(entry);
             }
-            Self::Forget(shared, claim, other, ttl, flight) => {
-                tokio::spawn(forget(shared, claim, other, ttl, flight));
+            Self::Withdraw(shared, claim, other, ttl, flight) => {
+                tokio::spawn(withdraw(shared, claim, other, ttl, flight));
             }
             Self::Watch(entry, number) => entry.begin_watch(number),
             Self::Alarm(after, mut ring) => {
@@ -79,7 +81,7 @@ impl<E: Driven> Errand for Command<E> {
                 }
             }
             // A claim that is left behind ends with its lease.
-            Self::Forget(..) | Self::Watch(..) | Self::Alarm(..) => {}
+            Self::Withdraw(..) | Self::Watch(..) | Self::Alarm(..) => {}
         }
     }
 }

@@ -21,14 +21,19 @@ pub(super) struct Ears {
     runtime: Mutex<Option<Handle>>,
 }
 
+/// The current runtime, if it is fit to listen, because it has several threads.
+pub(crate) fn fit_to_listen() -> Option<Handle> {
+    let here = Handle::try_current().ok()?;
+    (here.runtime_flavor() == RuntimeFlavor::MultiThread).then_some(here)
+}
+
 impl Ears {
     /// A task on the current runtime asks for a lock.
     pub(super) fn ask_here(&self) {
         if self.known.load(Ordering::Relaxed) {
             return;
         }
-        let Ok(here) = Handle::try_current() else { return };
-        if here.runtime_flavor() == RuntimeFlavor::MultiThread {
+        if let Some(here) = fit_to_listen() {
             *self.lock() = Some(here);
             self.known.store(true, Ordering::Relaxed);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lock_core::{Clock, FencingToken, Instant};
 
-use super::holds::HoldId;
+use super::holdings::HoldId;
 use super::machine::{Opening, Ticket};
 use super::validity::Validity;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -7,7 +7,7 @@ use lock_core::Mode;
 
 use super::command::Command;
 use super::gate::Way;
-use super::machine::Entered;
+use super::machine::Entrance;
 use super::observed::Begun;
 use super::queue::WaiterId;
 use super::together::{Asked, Together, refuse};
@@ -18,26 +18,27 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 ///
 /// Dropping it gives up the holds that it has by then. A grant that comes later is released.
 pub(crate) struct Gathering {
-    places: Vec<Place>,
+    tries: Vec<KeyTry>,
     denial: Option<Denial>,
     /// Whether the store cannot, or does not want to, grant these keys in one step.
     unable: Arc<AtomicBool>,
 }
 
-struct Place {
+/// The try for one of the keys.
+struct KeyTry {
     entry: Arc<Entry>,
     standing: Standing,
     /// Until the standing is known, if there are observers.
     begun: Option<Begun>,
 }
 
-impl Place {
+impl KeyTry {
     fn new(entry: &Arc<Entry>) -> Self {
         let begun = entry.observed.as_ref().and_then(|it| Begun::new(it, Mode::Exclusive));
         Self { entry: Arc::clone(entry), standing: Standing::Gone, begun }
     }
 
-    /// The place has its outcome. Returns the denial, if it is one.
+    /// The try has its outcome. Returns the denial, if it is one.
     fn answered(&mut self, outcome: Result<Ticket, Denial>) -> Option<Denial> {
         let begun = self.begun.take();
         match outcome {
@@ -68,28 +69,28 @@ impl Gathering {
         entries: impl IntoIterator<Item = &'e Arc<Entry>>,
     ) -> Result<Self, Denial> {
         let mut entries = entries.into_iter().peekable();
-        let mut gathering = Self { places: Vec::new(), denial: None, unable: Arc::default() };
+        let mut gathering = Self { tries: Vec::new(), denial: None, unable: Arc::default() };
         let Some(first) = entries.peek() else { return Ok(gathering) };
         let shared = Arc::clone(first.shared());
         shared.start().map_err(Denial::Failed)?;
         let mut asked = Vec::new();
         for entry in entries {
-            let mut place = Place::new(entry);
+            let mut one = KeyTry::new(entry);
             match entry.enter(Mode::Exclusive, Patience::Try, shared.manner) {
-                Entered::Done(outcome) => {
-                    if let Some(denial) = place.answered(outcome) {
+                Entrance::Done(outcome) => {
+                    if let Some(denial) = one.answered(outcome) {
                         drop(gathering);
                         refuse(asked);
                         return Err(denial);
                     }
                 }
-                Entered::Queued(id) => place.standing = Standing::Waiting(id),
-                Entered::Attempt(id, request) => {
+                Entrance::Queued(id) => one.standing = Standing::Waiting(id),
+                Entrance::Attempt(id, request) => {
                     asked.push((Arc::clone(entry), request));
-                    place.standing = Standing::Waiting(id);
+                    one.standing = Standing::Waiting(id);
                 }
             }
-            gathering.places.push(place);
+            gathering.tries.push(one);
         }
         gathering.ask(shared, asked);
         Ok(gathering)
@@ -114,12 +115,12 @@ impl Gathering {
     /// outcome.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Hold>, Denial>> {
         let mut waits = false;
-        for place in &mut self.places {
-            let Standing::Waiting(id) = place.standing else { continue };
-            match place.entry.poll(id, context) {
+        for one in &mut self.tries {
+            let Standing::Waiting(id) = one.standing else { continue };
+            match one.entry.poll(id, context) {
                 Poll::Pending => waits = true,
                 Poll::Ready(outcome) => {
-                    if let Some(denial) = place.answered(outcome) {
+                    if let Some(denial) = one.answered(outcome) {
                         self.denial.get_or_insert(denial);
                     }
                 }
@@ -133,8 +134,8 @@ impl Gathering {
         if let Some(denial) = self.denial.take() {
             return Poll::Ready(Err(denial));
         }
-        let places = std::mem::take(&mut self.places);
-        let holds = places.into_iter().filter_map(|place| match place.standing {
+        let tries = std::mem::take(&mut self.tries);
+        let holds = tries.into_iter().filter_map(|one| match one.standing {
             Standing::Held(hold) => Some(hold),
             Standing::Waiting(_) | Standing::Gone => None,
         });
@@ -152,7 +153,7 @@ impl Gathering {
 
 impl Drop for Gathering {
     fn drop(&mut self) {
-        for Place { entry, standing, begun } in &mut self.places {
+        for KeyTry { entry, standing, begun } in &mut self.tries {
             if let Standing::Waiting(id) = *standing {
                 entry.cancel(id, entry.shared.manner);
             }

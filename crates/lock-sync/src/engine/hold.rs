@@ -10,7 +10,7 @@ use lock_core::{Claim, FencingToken, Instant, Key, LoadedValue, Mode, Released};
 use super::observed::Told;
 use super::right::Right;
 use super::validity::Validity;
-use super::{Asks, Entry, Exit, Held, HoldId, Home, Manner, Rest, Running, Ticket, Write};
+use super::{Asks, Entry, Exit, HoldId, HoldView, Home, Manner, Rest, Running, Ticket, Write};
 use crate::error::{LeaseLost, LossReason, ReleaseError};
 
 /// The right of one holder to the lock. Dropping it passes the lock on.
@@ -21,7 +21,7 @@ pub(crate) struct Hold {
     permits: u32,
     manner: Manner,
     /// What the handles of the lease share with this hold, once there is a handle or observers have heard of the hold.
-    held: OnceLock<Arc<Held>>,
+    view: OnceLock<Arc<HoldView>>,
     /// Whether dropping has to give the hold up.
     live: bool,
 }
@@ -39,9 +39,9 @@ impl Hold {
         manner: Manner,
         told: Option<Told>,
     ) -> Self {
-        let hold = Self { entry, right, permits, manner, held: OnceLock::new(), live: true };
+        let hold = Self { entry, right, permits, manner, view: OnceLock::new(), live: true };
         if let Some(told) = told {
-            hold.held.get_or_init(|| hold.make_held(Some(told)));
+            hold.view.get_or_init(|| hold.make_view(Some(told)));
         }
         hold
     }
@@ -62,12 +62,12 @@ impl Hold {
 
     /// As [`end`](Self::end), at this instant. Only the observers need it.
     fn end_at(&self, how: HoldEnd, now: impl FnOnce() -> Instant) -> Option<End> {
-        let held = self.held.get()?;
+        let view = self.view.get()?;
         // Without a handle, there is none to tell.
-        if Arc::strong_count(held) > 1 {
-            held.give_up();
+        if Arc::strong_count(view) > 1 {
+            view.give_up();
         }
-        held.told()?;
+        view.told()?;
         let now = now();
         let lost = self.check_at(now).err();
         Some((lost.map_or(how, |lost| HoldEnd::Lost(lost.reason())), now))
@@ -76,7 +76,7 @@ impl Hold {
     /// Tells the observers of the end.
     #[inline]
     fn tell(&self, end: Option<End>) {
-        let told = self.held.get().and_then(|held| held.told());
+        let told = self.view.get().and_then(|view| view.told());
         if let (Some((how, now)), Some(told), Some(observed)) = (end, told, &self.entry.observed) {
             told.ended(observed, self.id(), how, now);
         }
@@ -113,7 +113,7 @@ impl Hold {
         let hold = hold.unwrap_or(self.id().gone());
         self.permits = rest;
         let right = Right { hold, lease: self.right.lease.clone(), ..self.right };
-        let told = self.held.get().and_then(|held| held.told()).zip(self.entry.observed.as_ref());
+        let told = self.view.get().and_then(|view| view.told()).zip(self.entry.observed.as_ref());
         let told = told.map(|(whole, observed)| whole.split(observed, &right, part));
         Some(Self::new(Arc::clone(&self.entry), right, part, self.manner, told))
     }
@@ -146,7 +146,7 @@ impl Hold {
     }
 
     /// The value is about to be written without [`begin_write`](Self::begin_write).
-    pub(crate) fn forget_value(&self) {
+    pub(crate) fn drop_value(&self) {
         self.entry.lock().machine.loaded(self.id(), None);
     }
 
@@ -156,8 +156,8 @@ impl Hold {
         let (hold, manner) = (self.id(), self.manner);
         let write = self.entry.event(|machine| machine.begin_write(hold, last, manner))?;
         self.right.token = write.token;
-        if let Some(held) = self.held.get() {
-            held.set_token(write.token);
+        if let Some(view) = self.view.get() {
+            view.set_token(write.token);
         }
         Some(write)
     }
@@ -199,8 +199,8 @@ impl Hold {
 
     /// Takes over the ticket of an upgrade.
     pub(super) fn become_exclusive(&mut self, ticket: Ticket) {
-        if let Some(held) = self.held.get() {
-            held.set_token(ticket.token);
+        if let Some(view) = self.view.get() {
+            view.set_token(ticket.token);
         }
         self.right = ticket.into();
     }
@@ -233,14 +233,14 @@ impl Hold {
         self.check().err().unwrap_or(LeaseLost::new(LossReason::Revoked))
     }
 
-    /// What a handle of the lease knows of this hold. Allocates, if there is no `Held` yet.
-    pub(crate) fn held(&self) -> &Arc<Held> {
-        self.held.get_or_init(|| self.make_held(None))
+    /// What a handle of the lease knows of this hold. Allocates, if there is no view yet.
+    pub(crate) fn view(&self) -> &Arc<HoldView> {
+        self.view.get_or_init(|| self.make_view(None))
     }
 
     #[cold]
-    fn make_held(&self, told: Option<Told>) -> Arc<Held> {
-        Arc::new(Held::new(&self.entry, &self.right, self.lease(), told))
+    fn make_view(&self, told: Option<Told>) -> Arc<HoldView> {
+        Arc::new(HoldView::new(&self.entry, &self.right, self.lease(), told))
     }
 
     /// Gives the hold up, and tells the observers.
@@ -302,7 +302,7 @@ impl Drop for Hold {
         if !self.live {
             return;
         }
-        if self.held.get().is_some() {
+        if self.view.get().is_some() {
             let end = self.end(HoldEnd::Dropped);
             self.leave(end.as_ref().map(|(_, now)| *now));
             self.tell(end);

@@ -68,7 +68,7 @@ impl Labels {
                     let told = AssertUnwindSafe(backend.introduce(mark, &labelled.label, keep));
                     let told = told.catch_unwind().await.unwrap_or_else(|_| Err(keeps_none()));
                     let Some(pause) = pause_after(&told) else {
-                        return self.forget_unused().await;
+                        return self.drop_unused().await;
                     };
                     due.insert(mark, Instant::now() + pause);
                 }
@@ -82,8 +82,8 @@ impl Labels {
         }
     }
 
-    /// Forgets labels, for a store that keeps none. Never ends.
-    async fn forget_unused(&self) {
+    /// Drops unused labels, for a store that keeps none. Never ends.
+    async fn drop_unused(&self) {
         loop {
             self.added.notified().await;
             sleep(MOMENT).await;
@@ -91,7 +91,7 @@ impl Labels {
         }
     }
 
-    /// The labels that a policy has. All others are forgotten.
+    /// The labels that a policy has. All others are dropped.
     fn live(&self) -> HashMap<ClientMark, Arc<Labelled>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, labelled| labelled.strong_count() > 0);

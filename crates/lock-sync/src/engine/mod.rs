@@ -1,16 +1,15 @@
 //! The entry of a key: the machine behind an ordinary lock, and the shell that carries out the passes of the machine.
 
 mod acquiring;
+mod closed;
 mod command;
 mod driven;
 mod driver;
 mod ears;
-mod forget;
 mod gate;
 mod gathering;
-mod held;
 mod hold;
-mod holds;
+mod holdings;
 mod labels;
 mod machine;
 mod manner;
@@ -36,8 +35,10 @@ mod turn;
 mod upgrading;
 mod validity;
 mod verb;
+mod view;
 mod waiting;
 mod watch_task;
+mod withdraw;
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
@@ -47,11 +48,12 @@ use lock_core::{Claim, Error, Hint, Instant, Key, OwnerToken};
 use tokio::runtime::Handle;
 
 pub(crate) use acquiring::{Acquiring, completed};
+pub(crate) use closed::{ClosedForAll, Known};
 use driver::Flight;
+pub(crate) use ears::fit_to_listen;
 pub(crate) use gathering::Gathering;
-pub(crate) use held::Held;
 pub(crate) use hold::Hold;
-pub(crate) use holds::HoldId;
+pub(crate) use holdings::HoldId;
 pub(crate) use labels::Labels;
 pub(crate) use machine::{Denial, Return, Ticket, Write};
 pub(crate) use manner::Manner;
@@ -62,6 +64,7 @@ pub(crate) use sample::Sampling;
 pub(crate) use shared::{Choices, Home, Keyed, Wait};
 pub(crate) use timing::BACKOFF;
 pub(crate) use upgrading::Upgrading;
+pub(crate) use view::HoldView;
 
 use machine::{AcquireAnswer, Deadline, Fact, Machine, Op, Rest};
 
@@ -346,9 +349,9 @@ impl Entry {
             Op::Attempt(request) => Command::Run(Running::attempt(self, request, Home::Driver)),
             Op::Convert(request, limit) => Command::Run(Running::convert(self, request, limit)),
             Op::Renew(request, limit) => Command::Run(Running::renew(self, request, limit)),
-            Op::Forget(claim, other) => {
+            Op::Withdraw(claim, other) => {
                 let (shared, flight) = (Arc::clone(&self.shared), self.shared.flights.begin());
-                Command::Forget(shared, claim, other, self.policy.ttl, flight)
+                Command::Withdraw(shared, claim, other, self.policy.ttl, flight)
             }
             Op::Watch => Command::Watch(Arc::clone(self), state.watch.begin()),
             Op::Unwatch => {
@@ -453,6 +456,8 @@ impl Asks for Entry {
     }
 }
 
+/// The entry goes with its last handle. If the process still keeps a lease without a holder, another entry takes
+/// everything over, and lives until the store has the lease back. A new handle finds that entry by its name.
 impl Drop for Entry {
     fn drop(&mut self) {
         let id = std::ptr::from_ref(self).addr();
@@ -461,15 +466,22 @@ impl Drop for Entry {
         if let Some((inside, last)) = gate.close() {
             state.machine.closed_gate(inside, last);
         }
-        if let Some(armed) = state.armed {
+        if let Some(armed) = state.armed.take() {
             shared.timers.disarm(id, armed);
         }
         state.watch.abort();
-        for claim in state.machine.left_behind().cloned() {
-            let flight = shared.flights.begin();
-            shared.send(Command::Forget(Arc::clone(shared), claim, None, policy.ttl, flight));
+        // Without a driver, a lease that is left behind ends by itself.
+        if !(state.machine.has_idle_lease() && shared.is_driven()) {
+            return shared.deregister(key, *group, policy);
         }
-        shared.forget(key, *group, policy);
+        // A shutdown that begins now waits for these releases.
+        let (shared, _flight) = (Arc::clone(shared), shared.flights.begin());
+        let (key, group, policy) = (key.clone(), *group, policy.clone());
+        let empty = Self::new(Arc::clone(&shared), key.clone(), group, policy.clone());
+        let successor = Arc::new(std::mem::replace(self, empty));
+        let named = shared.named_or(&key, group, &policy, || Arc::clone(&successor));
+        let is_named = Arc::ptr_eq(&named, &successor);
+        successor.event(|machine| machine.part(is_named));
     }
 }
 

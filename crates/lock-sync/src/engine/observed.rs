@@ -12,7 +12,7 @@ use lock_core::observer::{
 use lock_core::{Clock, FencingToken, Instant, Key, Mode, observer};
 
 use super::gate::Way;
-use super::holds::HoldId;
+use super::holdings::HoldId;
 use super::machine::{Denial, Fact, Ticket};
 use super::right::Right;
 use super::sample::Sample;

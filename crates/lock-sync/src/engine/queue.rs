@@ -37,12 +37,12 @@ pub(super) struct Queue<W, O> {
 
 #[derive(Debug)]
 enum Slot<W, O> {
-    Waiting { patience: Patience, want: Mode, waker: Option<W>, place: Place },
+    Waiting { patience: Patience, want: Mode, waker: Option<W>, position: Position },
     Answered(O),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Position {
     InLine { previous: Option<u32>, next: Option<u32> },
     Aside,
 }
@@ -65,8 +65,8 @@ impl<W, O> Queue<W, O> {
 
     /// Adds a waiter at the back of the line, for a hold in this mode.
     pub(super) fn push(&mut self, patience: Patience, want: Mode) -> WaiterId {
-        let place = Place::InLine { previous: self.back, next: None };
-        let id = self.insert(patience, want, place);
+        let position = Position::InLine { previous: self.back, next: None };
+        let id = self.insert(patience, want, position);
         match self.back {
             Some(back) => self.link(back).1.replace(id.0),
             None => self.front.replace(id.0),
@@ -78,11 +78,11 @@ impl<W, O> Queue<W, O> {
 
     /// Adds a waiter beside the line, for an upgrade to exclusive. The line does not count it.
     pub(super) fn push_aside(&mut self, patience: Patience) -> WaiterId {
-        self.insert(patience, Mode::Exclusive, Place::Aside)
+        self.insert(patience, Mode::Exclusive, Position::Aside)
     }
 
-    fn insert(&mut self, patience: Patience, want: Mode, place: Place) -> WaiterId {
-        let slot = Slot::Waiting { patience, want, waker: None, place };
+    fn insert(&mut self, patience: Patience, want: Mode, position: Position) -> WaiterId {
+        let slot = Slot::Waiting { patience, want, waker: None, position };
         let index = self.slots.insert(slot) as u32;
         if let Patience::Until(limit) = patience {
             self.limits.insert((limit, WaiterId(index)));
@@ -116,7 +116,7 @@ impl<W, O> Queue<W, O> {
 
     fn iter(&self) -> impl Iterator<Item = WaiterId> {
         std::iter::successors(self.front, |index| match &self.slots[*index as usize] {
-            Slot::Waiting { place: Place::InLine { next, .. }, .. } => *next,
+            Slot::Waiting { position: Position::InLine { next, .. }, .. } => *next,
             Slot::Waiting { .. } | Slot::Answered(_) => None,
         })
         .map(WaiterId)
@@ -213,14 +213,14 @@ impl<W, O> Queue<W, O> {
 
     #[inline]
     fn unlink(&mut self, id: WaiterId) -> Option<W> {
-        let Slot::Waiting { patience, waker, place, .. } = &mut self.slots[id.0 as usize] else {
+        let Slot::Waiting { patience, waker, position, .. } = &mut self.slots[id.0 as usize] else {
             return None;
         };
-        let (patience, waker, place) = (*patience, waker.take(), *place);
+        let (patience, waker, position) = (*patience, waker.take(), *position);
         if let Patience::Until(limit) = patience {
             self.limits.remove(&(limit, id));
         }
-        let Place::InLine { previous, next } = place else { return waker };
+        let Position::InLine { previous, next } = position else { return waker };
         match previous {
             Some(previous) => *self.link(previous).1 = next,
             None => self.front = next,
@@ -236,7 +236,7 @@ impl<W, O> Queue<W, O> {
     #[inline]
     fn link(&mut self, index: u32) -> (&mut Option<u32>, &mut Option<u32>) {
         match &mut self.slots[index as usize] {
-            Slot::Waiting { place: Place::InLine { previous, next }, .. } => (previous, next),
+            Slot::Waiting { position: Position::InLine { previous, next }, .. } => (previous, next),
             _ => unreachable!("only waiters in line are linked"),
         }
     }

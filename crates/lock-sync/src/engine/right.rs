@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::{FencingToken, Instant};
 
 use super::gate::{Reader, Way};
-use super::holds::HoldId;
+use super::holdings::HoldId;
 use super::machine::Ticket;
 use super::validity::Validity;
 

@@ -22,7 +22,7 @@ use super::policy::Policy;
 use super::queue::WaiterId;
 use super::shared::{Home, Keyed, Shared};
 use super::timing::within;
-use super::verb::{Answer, Request, Verb};
+use super::verb::{Answer, SentRequest, Verb};
 use crate::foreign::survive;
 use crate::sync::now;
 
@@ -61,7 +61,7 @@ pub(crate) struct Running<E: Asks> {
     entry: Arc<E>,
     /// `None` once the request has ended, or another `Running` has taken it. The mutex is never locked: it makes the
     /// futures that hold a request `Sync`.
-    request: Option<Mutex<Request>>,
+    request: Option<Mutex<SentRequest>>,
     home: Home,
     /// Whether the driver has the request, or has gone: then the request moves to no other place when it is dropped.
     adopted: bool,
@@ -146,7 +146,7 @@ impl<E: Asks> Running<E> {
     }
 
     /// Polls the request for its answer, without telling the entry. After the answer, this has no request any more.
-    fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<(Answer, Request)> {
+    fn poll_request(&mut self, context: &mut Context<'_>) -> Poll<(Answer, SentRequest)> {
         let Some(request) = &mut self.request else { return Poll::Pending };
         let request = request.get_mut().unwrap_or_else(PoisonError::into_inner);
         let elsewhere = self.home == Home::Driver || Handle::try_current().is_err();
@@ -166,7 +166,7 @@ impl<E: Asks> Running<E> {
         self.take().map_or(Poll::Pending, |request| Poll::Ready((answer, request)))
     }
 
-    fn take(&mut self) -> Option<Request> {
+    fn take(&mut self) -> Option<SentRequest> {
         Some(self.request.take()?.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -210,7 +210,7 @@ impl<E: Asks> Running<E> {
     /// Then the answer may have arrived without being read. Or that runtime has gone, with its connection and timers,
     /// and the resulting error says nothing about the store. Requests are idempotent by owner, so the second answer
     /// is as good as the first. The first answer may still come: see [`undo_late_answer`].
-    fn ask_again(&mut self, failed: Option<Request>) {
+    fn ask_again(&mut self, failed: Option<SentRequest>) {
         let pending = self.take();
         let Some(first) = failed.as_ref().or(pending.as_ref()) else { return };
         let again = first.verb().clone().send(&self.entry.shared().backend);
@@ -349,7 +349,7 @@ impl<E: Asks> Drop for Running<E> {
 async fn undo_late_answer(
     entry: Arc<impl Asks>,
     claim: Claim,
-    mut first: Request,
+    mut first: SentRequest,
     limit: Duration,
     _flight: Flight,
 ) {

@@ -8,6 +8,7 @@ use lock_core::observer::Observers;
 use lock_core::{Backend, Clock, Error, ErrorKind, Key, Label, OwnerToken, PermitBackend, Ttl};
 use tokio::runtime::Handle;
 
+use super::closed::ClosedForAll;
 use super::driver::{Driver, Errand, Flights, Timed, Timers};
 use super::ears::Ears;
 use super::labels::Labels;
@@ -110,11 +111,13 @@ struct Named<E> {
     /// The entry with the policy of all locks, for holders outside groups.
     plain: Weak<E>,
     others: HashMap<(Option<OwnerToken>, Policy), Weak<E>>,
+    /// Once there is a semaphore with this name.
+    closed_for_all: Option<Arc<ClosedForAll>>,
 }
 
 impl<E> Named<E> {
     fn new() -> Self {
-        Self { plain: Weak::new(), others: HashMap::new() }
+        Self { plain: Weak::new(), others: HashMap::new(), closed_for_all: None }
     }
 
     /// `plain`: the policy is that of all locks.
@@ -258,12 +261,24 @@ impl<E: Keyed> Shared<E> {
         group: Option<OwnerToken>,
         policy: Policy,
     ) -> Arc<E> {
+        let new = || Arc::new(E::new(Arc::clone(self), key.clone(), group, policy.clone()));
+        self.named_or(&key, group, &policy, new)
+    }
+
+    /// The entry with this name, or else a new entry, which has this name from now on.
+    pub(super) fn named_or(
+        &self,
+        key: &Key,
+        group: Option<OwnerToken>,
+        policy: &Policy,
+        new: impl FnOnce() -> Arc<E>,
+    ) -> Arc<E> {
         let mut registry = self.registry();
         let closed = registry.closed;
         let named = registry.entries.entry(key.clone()).or_insert_with(Named::new);
-        let slot = named.entry(group, &policy, policy == self.policy);
+        let slot = named.entry(group, policy, *policy == self.policy);
         let entry = slot.upgrade().unwrap_or_else(|| {
-            let entry = Arc::new(E::new(Arc::clone(self), key, group, policy));
+            let entry = new();
             *slot = Arc::downgrade(&entry);
             entry
         });
@@ -275,7 +290,7 @@ impl<E: Keyed> Shared<E> {
     }
 
     /// Removes an entry that is gone from the registry, unless it has a successor.
-    pub(crate) fn forget(&self, key: &Key, group: Option<OwnerToken>, policy: &Policy) {
+    pub(crate) fn deregister(&self, key: &Key, group: Option<OwnerToken>, policy: &Policy) {
         let mut registry = self.registry();
         let Some(named) = registry.entries.get_mut(key) else { return };
         let other = (group, policy.clone());
@@ -290,6 +305,14 @@ impl<E: Keyed> Shared<E> {
     /// The entries of this key.
     pub(crate) fn entries_of(&self, key: &Key) -> Vec<Arc<E>> {
         self.registry().entries.get(key).map(|named| named.all().collect()).unwrap_or_default()
+    }
+
+    /// What all handles of this key know of the end of their semaphore. One of them must exist.
+    pub(crate) fn closed_for_all(&self, key: &Key) -> Arc<ClosedForAll> {
+        let mut registry = self.registry();
+        let named = registry.entries.get_mut(key);
+        let known = named.map(|named| named.closed_for_all.get_or_insert_default());
+        known.cloned().unwrap_or_default()
     }
 
     pub(crate) fn close(&self) -> Vec<Arc<E>> {

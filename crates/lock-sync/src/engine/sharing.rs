@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::Mode;
 
 use super::gate::{Leaving, Way};
-use super::holds::HoldId;
+use super::holdings::HoldId;
 use super::manner::Manner;
 use super::{Entry, Exit};
 use crate::sync::atomic::Ordering;

@@ -91,7 +91,7 @@ impl Turn {
         self.set(Contention::Unknown, now);
     }
 
-    /// Forgets that the store could not tell the contention: it may be able to now.
+    /// No longer assumes that the store cannot tell the contention: it may be able to now.
     pub(super) fn listen_again(&mut self) {
         (self.silent, self.inquired) = (false, false);
     }

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_forgets_the_losses_of_guards_that_are_gone() {
+    fn a_lease_drops_the_losses_of_guards_that_are_gone() {
         let clock = Clock::boot();
         let lease = Validity::new(clock, clock.now() + Duration::from_secs(3600));
         for hold in 1..=1000 {

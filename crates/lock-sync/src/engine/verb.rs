@@ -35,7 +35,7 @@ pub(super) enum Answer {
 }
 
 /// A request that was sent, with its verb in the same box: futures that wait for a lock are small.
-pub(super) type Request = Pin<Box<dyn Sent>>;
+pub(super) type SentRequest = Pin<Box<dyn Sent>>;
 
 pub(super) trait Sent: Send {
     fn verb(&self) -> &Verb;
@@ -44,13 +44,13 @@ pub(super) trait Sent: Send {
 }
 
 #[pin_project]
-struct Asked<F> {
+struct WithVerb<F> {
     verb: Verb,
     #[pin]
     answer: F,
 }
 
-impl<F: Future<Output = Answer> + Send> Sent for Asked<F> {
+impl<F: Future<Output = Answer> + Send> Sent for WithVerb<F> {
     fn verb(&self) -> &Verb {
         &self.verb
     }
@@ -72,7 +72,7 @@ impl Answer {
 }
 
 impl Verb {
-    pub(super) fn send(self, backend: &Arc<dyn Backend>) -> Request {
+    pub(super) fn send(self, backend: &Arc<dyn Backend>) -> SentRequest {
         let (mut sent, backend) = (self.clone(), Arc::clone(backend));
         sent.claims(|claim| known_to(&*backend, claim));
         // Called on the `dyn Backend` itself: the implementation for `Arc` allocates once more.
@@ -100,8 +100,8 @@ impl Verb {
     }
 
     /// The request with this verb, and the future of its answer.
-    fn to(self, answer: impl Future<Output = Answer> + Send + 'static) -> Request {
-        Box::pin(Asked { verb: self, answer })
+    fn to(self, answer: impl Future<Output = Answer> + Send + 'static) -> SentRequest {
+        Box::pin(WithVerb { verb: self, answer })
     }
 
     fn claims(&mut self, mut change: impl FnMut(&mut Claim)) {

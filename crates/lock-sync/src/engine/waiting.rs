@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use lock_core::{Error, Instant, Mode};
 
-use super::machine::{Entered, Return};
+use super::machine::{Entrance, Return};
 use super::manner::Manner;
 use super::queue::{Patience, WaiterId};
 use super::{Denial, Entry, HoldId, State, Ticket};
@@ -26,7 +26,7 @@ impl Entry {
         patience: Patience,
         manner: Manner,
         context: &Context<'_>,
-    ) -> (Entered, bool) {
+    ) -> (Entrance, bool) {
         // If the last task that came had to wait, this task probably waits as well.
         let crowded = self.crowded.load(Ordering::Relaxed);
         let mut waker = crowded.then(|| context.waker().clone());
@@ -39,12 +39,12 @@ impl Entry {
                 waker = Some(context.waker().clone());
                 brought = true;
             } else if joins && let Some(id) = state.machine.join(want, &mut waker) {
-                break Entered::Queued(id);
+                break Entrance::Queued(id);
             } else {
                 break self.enter_locked(state, want, patience, manner, &mut waker);
             }
         };
-        let waits = !matches!(entered, Entered::Done(_));
+        let waits = !matches!(entered, Entrance::Done(_));
         if waits != crowded {
             self.crowded.store(waits, Ordering::Relaxed);
         }
@@ -60,7 +60,7 @@ impl Entry {
         want: Mode,
         patience: Patience,
         manner: Manner,
-    ) -> Entered {
+    ) -> Entrance {
         self.event_locked(self.lock(), |state| {
             state.machine.release(hold, manner);
             state.machine.settle();
@@ -74,7 +74,7 @@ impl Entry {
         want: Mode,
         patience: Patience,
         manner: Manner,
-    ) -> Entered {
+    ) -> Entrance {
         self.enter_locked(self.lock(), want, patience, manner, &mut None)
     }
 
@@ -86,10 +86,10 @@ impl Entry {
         patience: Patience,
         manner: Manner,
         waker: &mut Option<Waker>,
-    ) -> Entered {
+    ) -> Entrance {
         self.event_locked(state, |state| {
             let entered = state.machine.enter(want, patience, manner);
-            if let (Entered::Attempt(id, _) | Entered::Queued(id), Some(_)) = (&entered, &waker) {
+            if let (Entrance::Attempt(id, _) | Entrance::Queued(id), Some(_)) = (&entered, &waker) {
                 state.machine.poll(*id, waker);
             }
             entered

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::bare::Hold;
 use crate::error::ReleaseError;
-use crate::foreign::survive;
+use crate::foreign::Shielded;
 use crate::guard::Guarded;
 
 /// The permits of a lock with a maximum of readers.
@@ -37,23 +37,8 @@ impl Quota {
 /// The maximum of tokio's lock.
 const MAX_QUOTA: u32 = u32::MAX >> 3;
 
-/// A permit of the quota. Its drop wakes the next waiter, and does not panic even if the waker
-/// panics.
-#[derive(Debug)]
-pub(super) struct Permit(Option<OwnedSemaphorePermit>);
-
-impl Permit {
-    pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(Some(permit))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let permit = self.0.take();
-        survive(|| drop(permit));
-    }
-}
+/// A permit of the quota. Its drop wakes the next waiter.
+pub(super) type Permit = Shielded<OwnedSemaphorePermit>;
 
 /// A hold, and the permit under which it was taken if the lock has a maximum.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use super::Core;
 use super::admission::{Permit, Quota};
 use crate::bare::{Alarm, Denial, Limit, Locking, Wait};
+use crate::foreign::Shielded;
 
 /// The wait for a permit of the quota. The later wait for the grant of the engine has the rest of the time limit.
 pub(super) struct Admitting {
@@ -22,8 +23,12 @@ pub(super) struct Admitting {
     queued: Option<Queued>,
 }
 
+/// The future of a permit.
+type Next = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>;
+
 struct Queued {
-    permit: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send + Sync>>,
+    /// If this is dropped when it already has a permit, the next waiter gets the permit.
+    permit: Shielded<Next>,
     limit: Limit,
     alarm: Alarm,
 }
@@ -53,7 +58,7 @@ impl Admitting {
             Some(queued) => queued,
             none => none.insert(Queued::new(&self.core, &self.quota, self.wait)?),
         };
-        if let Poll::Ready(permit) = queued.permit.as_mut().poll(context) {
+        if let Poll::Ready(permit) = Pin::new(&mut queued.permit).poll(context) {
             // This cannot fail: no code closes the semaphore.
             let permit = permit.map(Permit::new).map_err(|_| Denial::Closed)?;
             let wait = queued.limit.wait(&self.core.lock);
@@ -83,7 +88,7 @@ impl Queued {
             Wait::Forever => {}
         }
         let limit = Limit::of(wait, &core.lock);
-        let permit = Box::pin(Arc::clone(&quota.0).acquire_owned());
-        Ok(Self { permit, limit, alarm: limit.alarm(&core.lock) })
+        let permit: Next = Box::pin(Arc::clone(&quota.0).acquire_owned());
+        Ok(Self { permit: Shielded::new(permit), limit, alarm: limit.alarm(&core.lock) })
     }
 }

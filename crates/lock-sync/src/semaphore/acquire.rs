@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use lock_core::Mode;
 
-use super::declaring::Declares;
+use super::declaring::Preface;
 use super::holds::Holds;
 use super::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
-use crate::bare::{Denial, Limit, Locking, Wait};
+use crate::bare::{Denial, Known, Limit, Locking, Wait};
 use crate::waits::future;
 
 future! {
@@ -40,14 +40,16 @@ pub(super) struct Waiting {
     on_driver: bool,
     /// `None` once the wait is over, and for a request for zero permits, which needs no answer of the store.
     part: Option<Part>,
-    /// From the first poll on, if the handle may have to declare its number of permits.
+    /// From the first poll on: whether the semaphore was known to be closed for all.
+    began: Option<Known>,
+    /// From the first poll on, if something may come before the wait for the lock.
     limit: Option<Limit>,
     has_declared: bool,
 }
 
 #[allow(clippy::large_enum_variant, reason = "a box would be one more allocation for each permit")]
 enum Part {
-    Declaring(Declares),
+    Preface(Preface),
     Locking(Locking),
 }
 
@@ -64,21 +66,21 @@ impl Waiting {
         semaphore: &Semaphore,
         context: &mut Context<'_>,
     ) -> Poll<Result<Holds, Denial>> {
-        if semaphore.last_wins() && self.limit.is_none() {
-            self.begin(semaphore);
-        }
+        let began = self.began.unwrap_or_else(|| self.begin(semaphore));
         loop {
-            if semaphore.is_closed() {
+            if semaphore.ends(began) {
                 // Dropping the wait undoes its request, and a grant that the caller has not seen.
                 self.part = None;
                 return Poll::Ready(Err(Denial::Closed));
             }
             let outcome = match &mut self.part {
                 // No request for zero permits goes to the entry, which would refuse the request.
-                None if semaphore.lock.is_closed() => Poll::Ready(Err(Denial::Closed)),
+                None if semaphore.is_closed() || semaphore.lock.is_closed() => {
+                    Poll::Ready(Err(Denial::Closed))
+                }
                 None => return Poll::Ready(Ok(Holds::default())),
-                Some(Part::Declaring(declares)) => {
-                    declares.poll(context).map(|declared| declared.map(|()| None))
+                Some(Part::Preface(preface)) => {
+                    preface.poll(context).map(|done| done.map(|()| None))
                 }
                 Some(Part::Locking(locking)) => {
                     locking.poll(context, || Some(())).map(|locked| locked.map(Some))
@@ -86,33 +88,53 @@ impl Waiting {
             };
             match outcome {
                 Poll::Ready(Ok(Some((hold, ())))) => return Poll::Ready(Ok(Holds::one(hold))),
-                Poll::Ready(Ok(None)) => self.lock_after_declaring(semaphore),
+                Poll::Ready(Ok(None)) => self.go_on(semaphore),
                 Poll::Ready(Err(denial)) => {
                     if !self.declares_again(semaphore, &denial) {
-                        semaphore.learn(&denial);
+                        semaphore.heed(&denial, began);
                         return Poll::Ready(Err(denial));
                     }
                 }
                 // A close wakes each waiter whose waker it has. A later waiter sees the close here.
-                Poll::Pending if !semaphore.is_closed() => return Poll::Pending,
+                Poll::Pending if !semaphore.ends(began) => return Poll::Pending,
                 Poll::Pending => {}
             }
         }
     }
 
-    /// The wait of a handle that may have to declare its number begins.
-    fn begin(&mut self, semaphore: &Semaphore) {
-        let limit = Limit::of(self.wait, &semaphore.lock);
-        self.limit = Some(limit);
-        if self.part.is_some()
-            && let Some(declares) = semaphore.first_declares(limit, self.on_driver)
-        {
-            self.part = Some(Part::Declaring(declares));
+    /// The wait begins. Something may come before the lock.
+    fn begin(&mut self, semaphore: &Semaphore) -> Known {
+        let known = semaphore.closed_for_all.known();
+        self.began = Some(known);
+        if self.part.is_some() && (known.is_closed() || semaphore.last_wins()) {
+            let limit = Limit::of(self.wait, &semaphore.lock);
+            self.limit = Some(limit);
+            if known.is_closed() {
+                let asks = semaphore.asks_again(known, limit, self.on_driver);
+                self.part = Some(Part::Preface(asks));
+            } else {
+                self.declares_first(semaphore);
+            }
         }
+        known
     }
 
-    fn lock_after_declaring(&mut self, semaphore: &Semaphore) {
-        self.has_declared = true;
+    /// Declares the number before the wait for the lock, if that is due.
+    fn declares_first(&mut self, semaphore: &Semaphore) -> bool {
+        let Some(limit) = self.limit.filter(|_| !self.has_declared) else { return false };
+        let declares = semaphore.first_declares(limit, self.on_driver);
+        self.has_declared = declares.is_some();
+        if let Some(declares) = declares {
+            self.part = Some(Part::Preface(declares));
+        }
+        self.has_declared
+    }
+
+    /// The preface is over.
+    fn go_on(&mut self, semaphore: &Semaphore) {
+        if self.declares_first(semaphore) {
+            return;
+        }
         let wait = self.limit.map_or(self.wait, |limit| limit.wait(&semaphore.lock));
         let mut locking = semaphore.lock.locking(self.mode, wait);
         if self.on_driver {
@@ -125,9 +147,10 @@ impl Waiting {
     fn declares_again(&mut self, semaphore: &Semaphore, refusal: &Denial) -> bool {
         let Some(limit) = self.limit.filter(|_| !self.has_declared) else { return false };
         match semaphore.declares_after(refusal, limit, self.on_driver) {
-            Some(declares) => self.part = Some(Part::Declaring(declares)),
+            Some(declares) => self.part = Some(Part::Preface(declares)),
             None => return false,
         }
+        self.has_declared = true;
         true
     }
 }
@@ -136,6 +159,14 @@ impl Semaphore {
     pub(super) fn waiting(&self, count: u32, wait: Wait) -> Waiting {
         let mode = Mode::Permits { take: count, of: self.declared };
         let part = (count > 0).then(|| Part::Locking(self.lock.locking(mode, wait)));
-        Waiting { mode, wait, on_driver: false, part, limit: None, has_declared: false }
+        Waiting {
+            mode,
+            wait,
+            on_driver: false,
+            part,
+            began: None,
+            limit: None,
+            has_declared: false,
+        }
     }
 }

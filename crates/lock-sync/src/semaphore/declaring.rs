@@ -1,15 +1,16 @@
-//! How a handle declares its number of permits.
+//! How a handle declares its number of permits, and what else comes before a wait for permits.
 
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lock_core::{Error, PermitBackend, Resize};
+use lock_core::{Error, ErrorKind, PermitBackend, Resize};
 
 use super::Semaphore;
 use super::declaration::{Declaration, Declaring};
-use crate::bare::{BareLock, Denial, Limit, Retries, Wait};
+use crate::bare::{BareLock, Denial, Known, Limit, Retries, Wait};
 
 impl Semaphore {
     /// Sets what happens if another number of permits was declared before for this name. The default is
@@ -88,7 +89,7 @@ impl Semaphore {
     }
 
     /// The declaration that is due before a request for permits.
-    pub(super) fn first_declares(&self, limit: Limit, on_driver: bool) -> Option<Declares> {
+    pub(super) fn first_declares(&self, limit: Limit, on_driver: bool) -> Option<Preface> {
         self.declaring.is_due().then(|| self.declares(limit, on_driver))
     }
 
@@ -98,26 +99,57 @@ impl Semaphore {
         refusal: &Denial,
         limit: Limit,
         on_driver: bool,
-    ) -> Option<Declares> {
+    ) -> Option<Preface> {
         let cures = matches!(refusal, Denial::Failed(error) if self.declaring.cures(error));
         cures.then(|| self.declares(limit, on_driver))
     }
 
-    fn declares(&self, limit: Limit, on_driver: bool) -> Declares {
+    fn declares(&self, limit: Limit, on_driver: bool) -> Preface {
         let (backend, declaring) = (Arc::clone(&self.backend), Arc::clone(&self.declaring));
-        let lock = if on_driver { self.lock.clone().on_driver() } else { self.lock.clone() };
+        let lock = self.lock_from(on_driver);
+        self.preface(declare_patiently(backend, lock, self.declared, declaring, limit))
+    }
+
+    /// Asks whether the semaphore, which was closed for all, is open: another process may have destroyed it.
+    pub(super) fn asks_again(&self, known: Known, limit: Limit, on_driver: bool) -> Preface {
+        let (backend, of) = (Arc::clone(&self.backend), self.declared);
+        let (lock, closed_for_all) = (self.lock_from(on_driver), Arc::clone(&self.closed_for_all));
+        self.preface(async move {
+            let asked = async {
+                match lock.ask(backend.permits(lock.key(), of)).await {
+                    Ok(state) if !state.closed => {
+                        closed_for_all.learn(known, false);
+                        Ok(())
+                    }
+                    Err(error) if error.kind() == ErrorKind::InvalidConfig => {
+                        Err(Denial::Failed(error))
+                    }
+                    _ => Err(Denial::Closed),
+                }
+            };
+            limit.bound(&lock, asked).await
+        })
+    }
+
+    /// This ends when the handle is closed.
+    fn preface(&self, work: impl Future<Output = Result<(), Denial>> + Send + 'static) -> Preface {
         let closing = Arc::clone(&self.closing);
-        let declares = declare_patiently(backend, lock, self.declared, declaring, limit);
-        Declares(Mutex::new(
+        Preface(Mutex::new(
             async move {
                 tokio::select! {
                     biased;
-                    declared = declares => declared,
+                    done = work => done,
                     () = closing.bell.listen() => Err(Denial::Closed),
                 }
             }
             .boxed(),
         ))
+    }
+
+    /// The lock, for requests from the driver or from the task.
+    fn lock_from(&self, driver: bool) -> BareLock {
+        let lock = self.lock.clone();
+        if driver { lock.on_driver() } else { lock }
     }
 
     /// Whether this handle may replace the declared number.
@@ -126,10 +158,11 @@ impl Semaphore {
     }
 }
 
-/// A declaration under way. The mutex is never locked: it makes the future `Sync`.
-pub(super) struct Declares(Mutex<BoxFuture<'static, Result<(), Denial>>>);
+/// What comes before a wait for permits: a declaration of the number, or a question. The mutex is never locked: it makes
+/// the future `Sync`.
+pub(super) struct Preface(Mutex<BoxFuture<'static, Result<(), Denial>>>);
 
-impl Declares {
+impl Preface {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Denial>> {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(context)
     }

@@ -23,7 +23,7 @@ pub use poll::PollSemaphore;
 
 use self::declaration::Declaring;
 use crate::Locks;
-use crate::bare::{BareLock, Denial, Wait};
+use crate::bare::{BareLock, ClosedForAll, Denial, Known, Wait};
 use crate::foreign::Bell;
 use crate::handoff::Handoff;
 
@@ -108,6 +108,8 @@ pub struct Semaphore {
     declared: u32,
     declaring: Arc<Declaring>,
     closing: Arc<Closing>,
+    /// What all handles of this key know.
+    closed_for_all: Arc<ClosedForAll>,
 }
 
 /// Whether a handle gives out no more permits, and the bell that rings then.
@@ -140,12 +142,15 @@ impl<B: ?Sized> Locks<B> {
         self.backend.require(Capability::Count)?;
         let declared = u32::try_from(permits).map_err(|_| too_many(permits))?;
         let counting = &self.shared.counting;
+        let lock = self.bare_lock(name)?;
+        let closed_for_all = lock.closed_for_all();
         Ok(Semaphore {
-            lock: self.bare_lock(name)?,
+            lock,
             backend: Arc::clone(counting.get_or_init(|| Arc::new(Arc::clone(&self.backend)))),
             declared,
             declaring: Arc::new(Declaring::new(Declaration::default())),
             closing: Arc::default(),
+            closed_for_all,
         })
     }
 }
@@ -297,8 +302,7 @@ impl Semaphore {
     /// ```
     pub fn close(&self) {
         self.closing.is_closed.store(true, Ordering::Release);
-        self.closing.bell.ring();
-        self.lock.rouse();
+        self.rouse();
     }
 
     /// Closes the semaphore for every process. The store grants no more permits under this name, and
@@ -315,18 +319,25 @@ impl Semaphore {
     /// As [`available_permits`](Self::available_permits). After a [retryable](Error::is_retryable) error
     /// the semaphore may have been closed.
     pub async fn close_for_all(&self) -> Result<(), Error> {
+        let known = self.closed_for_all.known();
         self.asking(|| self.backend.close(self.key(), self.declared)).await?;
-        self.close();
+        self.learn(known, true);
         Ok(())
     }
 
     /// Whether this handle knows that it gives out no more permits. The call sends no request.
     ///
-    /// The handle knows this once it was [closed](Self::close). It also knows this after the first refused request,
-    /// if the semaphore is [closed for all](Self::close_for_all) or the locks are [shut
-    /// down](crate::Locks::shutdown).
+    /// The handle knows this once it was [closed](Self::close), and after the first refused request if the locks are
+    /// [shut down](crate::Locks::shutdown).
+    ///
+    /// That the semaphore is [closed for all](Self::close_for_all) is known to all handles of this name that one
+    /// [`Locks`](crate::Locks) and its clones made. They know it once `close_for_all` of one of them has returned,
+    /// or the store has told one of them: it refused a request for permits, or answered
+    /// [`is_closed_for_all`](Self::is_closed_for_all) or [`available_permits`](Self::available_permits). They know of
+    /// the end of this state after [`Locks::destroy`](crate::Locks::destroy). If another process calls `destroy`, they
+    /// hear of that with the next answer of the store: an acquisition asks before it fails.
     pub fn is_closed(&self) -> bool {
-        self.closing.is_closed.load(Ordering::Acquire)
+        self.is_closed_here() || self.closed_for_all.known().is_closed()
     }
 
     /// Whether the semaphore is [closed for all](Self::close_for_all). Asks the store.
@@ -339,15 +350,14 @@ impl Semaphore {
     ///
     /// As [`available_permits`](Self::available_permits).
     pub async fn is_closed_for_all(&self) -> Result<bool, Error> {
-        let closed = self.state().await?.closed;
-        if closed {
-            self.close();
-        }
-        Ok(closed)
+        Ok(self.state().await?.closed)
     }
 
     async fn state(&self) -> Result<Permits, Error> {
-        self.asking(|| self.backend.permits(self.key(), self.declared)).await
+        let known = self.closed_for_all.known();
+        let state = self.asking(|| self.backend.permits(self.key(), self.declared)).await?;
+        self.learn(known, state.closed);
+        Ok(state)
     }
 
     async fn resize(&self, change: Resize) -> Result<u32, Error> {
@@ -355,11 +365,38 @@ impl Semaphore {
         Ok(self.asking(resizing).await?.changed)
     }
 
-    /// Closes this handle if the denial says that no more permits are given out.
-    fn learn(&self, denial: &Denial) {
-        if AcquireError::from(denial.clone()) == AcquireError::Closed {
-            self.close();
+    /// Whether this handle was closed.
+    fn is_closed_here(&self) -> bool {
+        self.closing.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Whether a wait that began with this knowledge is over, because the handle or the semaphore was closed.
+    fn ends(&self, began: Known) -> bool {
+        let known = self.closed_for_all.known();
+        self.is_closed_here() || (known.is_closed() && known != began)
+    }
+
+    /// The store has answered a request that began with this knowledge.
+    fn learn(&self, known: Known, is_closed: bool) {
+        self.closed_for_all.learn(known, is_closed);
+        if is_closed && self.is_closed() {
+            self.rouse();
         }
+    }
+
+    /// Notes a denial that says that no more permits are given out. The request began with this knowledge.
+    fn heed(&self, denial: &Denial, known: Known) {
+        match denial {
+            Denial::Failed(error) if error.kind() == ErrorKind::Closed => self.learn(known, true),
+            Denial::Closed if self.lock.is_closed() => self.close(),
+            _ => {}
+        }
+    }
+
+    /// Wakes the waiters, so that each looks whether it is closed.
+    fn rouse(&self) {
+        self.closing.bell.ring();
+        self.lock.rouse();
     }
 
     fn default_wait(&self) -> Wait {

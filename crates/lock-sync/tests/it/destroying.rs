@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{ErrorKind, Label, PermitBackend as _};
-use lock_sync::{DestroyError, LockError, Locks, StoredMutexGuard};
+use lock_sync::{AcquireError, DestroyError, LockError, Locks, Semaphore, StoredMutexGuard};
 
-use crate::support::Pair;
+use crate::support::{Pair, poll_once};
 
 #[test]
 fn the_future_is_send() {
@@ -45,6 +45,51 @@ async fn a_semaphore_is_declared_anew_and_open() {
     let permits = five.acquire_many(5).await.unwrap();
     assert!(three.acquire().await.is_err(), "the number is five now");
     drop(permits);
+}
+
+#[tokio::test]
+async fn the_handles_of_a_semaphore_are_open_again() {
+    let pair = Pair::threaded();
+    let handles = [0, 1].map(|_| pair.here.semaphore("it", 3).unwrap());
+    let elsewhere = pair.there.semaphore("it", 3).unwrap();
+    let closed = pair.here.semaphore("it", 3).unwrap();
+    closed.close();
+    handles[0].close_for_all().await.unwrap();
+    assert_eq!(elsewhere.acquire().await.err(), Some(AcquireError::Closed));
+    assert!(handles.iter().chain([&elsewhere]).all(Semaphore::is_closed));
+
+    pair.here.destroy("it").await.unwrap();
+    assert!(!handles.iter().any(Semaphore::is_closed));
+    for open in handles.iter().chain([&elsewhere]) {
+        assert_eq!(open.acquire_many(3).await.unwrap().num_permits(), 3);
+    }
+    assert!(!elsewhere.is_closed(), "it has asked the store");
+    assert!(closed.is_closed(), "this handle alone was closed");
+    assert_eq!(closed.acquire().await.err(), Some(AcquireError::Closed));
+
+    // The next semaphore with this name is closed as the first one was.
+    elsewhere.close_for_all().await.unwrap();
+    assert_eq!(handles[0].acquire().await.err(), Some(AcquireError::Closed));
+    assert!(handles[1].is_closed());
+    pair.there.destroy("it").await.unwrap();
+    assert!(!handles[0].is_closed_for_all().await.unwrap());
+    assert!(!handles[1].is_closed(), "the answer says so to every handle");
+}
+
+#[tokio::test]
+async fn a_late_answer_about_a_semaphore_closes_no_handle_of_the_next_one() {
+    let pair = Pair::threaded();
+    let semaphore = pair.here.semaphore("it", 3).unwrap();
+    pair.there.semaphore("it", 3).unwrap().close_for_all().await.unwrap();
+    let gate = pair.ours.faults().on(Verb::Count).hold_replies();
+    let mut asking = Box::pin(semaphore.is_closed_for_all());
+    assert!(poll_once(asking.as_mut()).await.is_pending());
+    gate.arrived(1).await;
+    gate.open();
+    pair.here.destroy("it").await.unwrap();
+    // The task reads the answer only now.
+    assert!(asking.await.unwrap());
+    assert!(!semaphore.is_closed());
 }
 
 #[tokio::test]

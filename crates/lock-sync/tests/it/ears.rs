@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 use futures::StreamExt as _;
 use lock_core::memory::MemoryBackend;
 use lock_core::{Hint, InspectBackend as _, Key, Watch};
-use lock_sync::{Handoff, Locks, Mutex};
+use lock_sync::{Handoff, Locks, Mutex, OnceCell};
 use tokio::runtime::{Builder, Handle, Id, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -76,6 +76,14 @@ async fn queued(store: &MemoryBackend) {
     }
 }
 
+/// A once cell, and the runtimes on which its process begins to listen.
+fn cell() -> (OnceCell<u32>, UnboundedReceiver<Id>) {
+    let (watched, watches) = unbounded_channel();
+    let (granted, _) = unbounded_channel();
+    let locks = Locks::new(heard(MemoryBackend::new(), watched, granted));
+    (locks.once_cell("it").unwrap(), watches)
+}
+
 fn threads() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -123,4 +131,23 @@ async fn the_driver_listens_once_the_runtime_that_listened_has_gone() {
     drop(guard);
     waiter.await.unwrap();
     second.shutdown_background();
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_a_value_does_not_make_the_driver_listen() {
+    let ((cell, mut watches), runtime) = (cell(), threads());
+    let waiting = runtime.spawn(async move { cell.wait().await.copied() });
+    assert_eq!(watches.recv().await, Some(runtime.handle().id()));
+    waiting.abort();
+    runtime.shutdown_background();
+}
+
+#[tokio::test]
+async fn the_driver_listens_for_a_value_that_a_runtime_with_one_thread_waits_for() {
+    let (cell, mut watches) = cell();
+    let listens = tokio::select! {
+        listens = watches.recv() => listens.unwrap(),
+        found = cell.wait() => panic!("no client has stored {found:?}"),
+    };
+    assert_ne!(listens, Handle::current().id());
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::memory::Verb;
-use lock_sync::Semaphore;
+use lock_sync::{AcquireError, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 
 use crate::support::{Pair, poll_once};
@@ -104,6 +104,22 @@ async fn an_inspection_shows_no_guard_that_was_dropped() {
     assert_eq!(pair.here.inspect("shared").await.unwrap().holding, 0);
 }
 
+/// The lease of the first handle is on its way back, or about to be.
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_handle_that_was_dropped_can_be_had_at_once() {
+    let pair = Pair::local();
+    pair.ours.faults().on(Verb::Release).delay_requests(WAY);
+    let cached = || pair.here.mutex("it", ()).unwrap().with_cache(PATIENCE);
+    for is_sent in [false, true] {
+        drop(cached().lock().await.unwrap());
+        if is_sent {
+            tokio::time::sleep(WAY / 2).await;
+        }
+        drop(cached().try_lock().await.unwrap());
+        assert_eq!(pair.here.inspect("it").await.unwrap().holding, 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_resigned_leads_no_more() {
     let pair = Pair::local();
@@ -200,4 +216,33 @@ async fn a_semaphore_that_was_closed_for_all_is_closed_at_once() {
     semaphore.close_for_all().await.unwrap();
     assert!(semaphore.is_closed());
     assert!(semaphore.is_closed_for_all().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_handle_of_this_process_knows_that_the_semaphore_is_closed_for_all() {
+    let pair = Pair::local();
+    let semaphore = three(&pair);
+    let idle = pair.here.semaphore("permits", 3).unwrap();
+    let other = pair.here.semaphore("permits", 3).unwrap().with_renewal(false);
+    let elsewhere = pair.there.semaphore("permits", 3).unwrap();
+    assert!(!idle.is_closed() && !other.is_closed());
+    semaphore.close_for_all().await.unwrap();
+    assert!(idle.is_closed() && other.is_closed());
+    assert!(pair.here.semaphore("permits", 3).unwrap().is_closed());
+    for closed in [&idle, &other, &elsewhere] {
+        assert_eq!(closed.try_acquire().await.err(), Some(TryAcquireError::Closed));
+        assert_eq!(closed.acquire().await.err(), Some(AcquireError::Closed));
+    }
+    assert!(elsewhere.is_closed(), "the refusal says so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_tells_one_handle_of_a_semaphore_every_handle_of_this_process_knows() {
+    let pair = Pair::local();
+    let (semaphore, idle) = (three(&pair), three(&pair));
+    let elsewhere = pair.there.semaphore("permits", 3).unwrap();
+    elsewhere.close_for_all().await.unwrap();
+    assert!(!idle.is_closed(), "the process has not heard of it");
+    assert_eq!(available(&semaphore).await, 0);
+    assert!(idle.is_closed() && semaphore.is_closed());
 }

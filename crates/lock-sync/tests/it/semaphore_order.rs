@@ -6,16 +6,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lock_core::memory::Verb;
-use lock_sync::{AcquireError, Semaphore, TryAcquireError};
+use lock_sync::{AcquireError, TryAcquireError};
 
 use crate::semaphore::becomes_available;
-use crate::support::{Pair, eventually, poll_once};
-
-/// Waits until this number of claims is in the queue of the store.
-async fn in_line(semaphore: &Semaphore, pair: &Pair, more_than: u64) {
-    eventually("it stands in line", || pair.ours.stats().acquires > more_than).await;
-    becomes_available(semaphore, 0).await;
-}
+use crate::support::{Pair, poll_once};
 
 #[tokio::test]
 async fn tasks_are_served_in_the_order_in_which_they_came() {
@@ -62,51 +56,6 @@ async fn a_large_request_is_not_starved_in_the_process() {
     assert!(poll_once(small.as_mut()).await.is_pending());
     drop(large);
     assert!(small.await.is_ok());
-}
-
-#[tokio::test]
-async fn a_large_request_is_not_starved_across_processes() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(3);
-    let (mine, theirs) = (here.acquire().await.unwrap(), there.acquire().await.unwrap());
-    let before = pair.ours.stats().acquires;
-    let mut large = Box::pin(here.acquire_many(3));
-    assert!(poll_once(large.as_mut()).await.is_pending());
-    in_line(&there, &pair, before).await;
-    // There is a permit for each of these requests, but a request of another process came before.
-    assert_eq!(there.try_acquire().await.err(), Some(TryAcquireError::NoPermits));
-    let mut small = Box::pin(there.acquire());
-    let limit = Duration::from_millis(50);
-    assert!(tokio::time::timeout(limit, small.as_mut()).await.is_err());
-    mine.release().await.unwrap();
-    assert!(tokio::time::timeout(limit, small.as_mut()).await.is_err());
-    assert!(poll_once(large.as_mut()).await.is_pending());
-    theirs.release().await.unwrap();
-    let large = large.await.unwrap();
-    assert!(poll_once(small.as_mut()).await.is_pending());
-    drop(large);
-    assert!(small.await.unwrap().lease().is_valid());
-}
-
-#[tokio::test]
-async fn what_the_head_of_the_line_gathered_comes_back_when_it_leaves() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(4);
-    let _held = there.acquire_many(2).await.unwrap();
-    let before = pair.ours.stats().acquires;
-    let mut large = Box::pin(here.acquire_many(4));
-    assert!(poll_once(large.as_mut()).await.is_pending());
-    let mut small = Box::pin(here.acquire());
-    assert!(poll_once(small.as_mut()).await.is_pending());
-    in_line(&there, &pair, before).await;
-    let mut elsewhere = Box::pin(there.acquire());
-    assert!(poll_once(elsewhere.as_mut()).await.is_pending());
-    drop(large);
-    let limit = Duration::from_secs(10);
-    let small = tokio::time::timeout(limit, small).await.unwrap().unwrap();
-    let elsewhere = tokio::time::timeout(limit, elsewhere).await.unwrap().unwrap();
-    drop((small, elsewhere));
-    becomes_available(&here, 2).await;
 }
 
 #[tokio::test]
@@ -193,42 +142,6 @@ async fn closing_comes_before_a_grant_that_was_not_picked_up() {
     here.close();
     assert_eq!(waiting.await.err(), Some(AcquireError::Closed));
     assert!(beside.acquire().await.is_ok(), "the permit was passed on");
-}
-
-#[tokio::test]
-async fn closing_for_all_ends_it_everywhere() {
-    let pair = Pair::threaded();
-    let (here, there) = pair.semaphores(2);
-    let held = there.acquire_many(2).await.unwrap();
-    let (mut ours, mut also_ours) = (Box::pin(here.acquire()), Box::pin(here.acquire_many(2)));
-    assert!(poll_once(ours.as_mut()).await.is_pending());
-    assert!(poll_once(also_ours.as_mut()).await.is_pending());
-    let mut theirs = Box::pin(there.acquire());
-    assert!(poll_once(theirs.as_mut()).await.is_pending());
-    let (_, beside) = pair.semaphores(2);
-    let mut besides = Box::pin(beside.acquire());
-    assert!(poll_once(besides.as_mut()).await.is_pending());
-
-    there.close_for_all().await.unwrap();
-    assert!(there.is_closed());
-    let limit = Duration::from_secs(10);
-    for waiting in [ours, also_ours, theirs, besides] {
-        let ended = tokio::time::timeout(limit, waiting).await.unwrap();
-        assert_eq!(ended.err(), Some(AcquireError::Closed));
-    }
-    assert!(here.is_closed() && beside.is_closed(), "they have heard of it");
-    let stranger = pair.semaphores(2).0;
-    assert!(!stranger.is_closed(), "it does not know yet");
-    assert!(stranger.is_closed_for_all().await.unwrap() && stranger.is_closed());
-    let stranger = pair.semaphores(2).0;
-    assert_eq!(stranger.try_acquire().await.err(), Some(TryAcquireError::Closed));
-    assert!(stranger.is_closed());
-    assert_eq!(stranger.available_permits().await.unwrap(), 0);
-
-    assert!(held.lease().is_valid());
-    held.release().await.unwrap();
-    there.close_for_all().await.unwrap();
-    pair.all_released().await;
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::memory::MemoryBackend;
 use lock_core::{
-    Acquire, AcquireOutcome, Backend, Claim, Clock, Error, ErrorKind, Fixed, Key, Released, Renew,
-    Renewal, SharedBackend, Watch,
+    Acquire, AcquireOutcome, Backend, Cell, CellBackend, Claim, Clock, Error, ErrorKind,
+    FencingToken, Fixed, Key, Released, Renew, Renewal, SharedBackend, Stored, Watch,
 };
 use lock_sync::{Builder, Locks};
 use tokio::runtime::Handle;
@@ -200,6 +200,22 @@ impl Backend for Basic {
 
     fn clock(&self) -> Clock {
         self.store.clock()
+    }
+}
+
+#[async_trait]
+impl CellBackend for Basic {
+    async fn load(&self, key: &Key) -> Result<Option<Cell>, Error> {
+        self.store.load(key).await
+    }
+
+    async fn store(
+        &self,
+        claim: &Claim,
+        token: FencingToken,
+        value: Option<&[u8]>,
+    ) -> Result<Stored, Error> {
+        CellBackend::store(&self.store, claim, token, value).await
     }
 }
 

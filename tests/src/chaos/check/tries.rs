@@ -1,6 +1,6 @@
 //! No try is refused without a task in the way.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use lock_core::Instant;
 
@@ -114,17 +114,10 @@ struct There {
     asking: Times,
     /// Those of them that were granted by then, by client and task: a task does not wait for itself.
     done: HashMap<(usize, u32), Times>,
-    held: HashMap<Kind, Times>,
-    owners: BTreeMap<u64, Times>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Read,
-    Upgradable,
-    Write,
-    Owner,
-    Permits,
+    held: HashMap<Way, Times>,
+    /// The holds of each owner. There are many owners, so no try looks at each of them.
+    owners: HashMap<Way, Times>,
+    all_owners: Times,
 }
 
 impl There {
@@ -145,23 +138,20 @@ impl There {
             }
         }
         there.asking.sort();
-        let rest = there.held.values_mut().chain(there.owners.values_mut());
-        rest.chain(there.done.values_mut()).for_each(Times::sort);
+        let held = there.held.values_mut().chain(there.owners.values_mut());
+        let rest = there.done.values_mut().chain([&mut there.all_owners]);
+        held.chain(rest).for_each(Times::sort);
         there
     }
 
     fn hold(&mut self, way: Way, from: Instant, until: Instant) {
-        let (kind, count) = match way {
-            Way::Read => (Kind::Read, 1),
-            Way::Upgradable => (Kind::Upgradable, 1),
-            Way::Write => (Kind::Write, 1),
-            Way::Owner(owner) => {
-                self.owners.entry(owner).or_default().add(from, until, 1);
-                (Kind::Owner, 1)
-            }
-            Way::Permits(count) => (Kind::Permits, count.into()),
+        let held = if let Way::Owner(_) = way {
+            self.all_owners.add(from, until, 1);
+            &mut self.owners
+        } else {
+            &mut self.held
         };
-        self.held.entry(kind).or_default().add(from, until, count);
+        held.entry(way).or_default().add(from, until, 1);
     }
 
     fn in_the_way_of(&self, it: &Try, permits: Option<u32>) -> bool {
@@ -171,20 +161,18 @@ impl There {
         if self.asking.between(begin, end) > asks + own {
             return true;
         }
-        let held = |kind| self.held.get(&kind).map_or(0, |times| times.between(begin, end));
-        let alone = held(Kind::Write) + held(Kind::Owner);
-        match way {
-            Way::Read => alone > holds,
-            Way::Upgradable => alone + held(Kind::Upgradable) > holds,
-            Way::Write => alone + held(Kind::Upgradable) + held(Kind::Read) > holds,
-            Way::Owner(owner) => {
-                let own = self.owners.get(&owner).map_or(0, |times| times.between(begin, end));
-                alone > own
-            }
-            Way::Permits(count) => {
-                held(Kind::Permits) + u64::from(count) > permits.unwrap_or_default().into()
-            }
+        let there = |times: &Times| times.between(begin, end);
+        if let Way::Permits(count) = way {
+            let taken =
+                |(held, times): (&Way, &Times)| u64::from(held.mode().permits()) * there(times);
+            let taken: u64 = self.held.iter().map(taken).sum();
+            return taken + u64::from(count) > permits.unwrap_or_default().into();
         }
+        let excluded = self.held.iter().filter(|(held, _)| !held.stands(way));
+        let excluded: u64 = excluded.map(|(_, times)| there(times)).sum();
+        // An owner stands beside itself, and beside no other holder.
+        let others = there(&self.all_owners) - self.owners.get(&way).map_or(0, there);
+        excluded + others > holds
     }
 }
 

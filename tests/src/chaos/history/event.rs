@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{FencingToken, Instant};
+use lock_core::{FencingToken, Instant, Mode, OwnerToken};
 
 /// An operation of a client: operations are numbered from zero, in the order of their beginnings.
 pub type Op = u64;
@@ -24,14 +24,23 @@ pub enum Way {
 }
 
 impl Way {
+    /// The mode of a lease that is held in this way. A way does not tell how many permits the key has in all, so the
+    /// mode names the permits of this hold alone.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Read => Mode::Shared,
+            Self::Upgradable => Mode::Upgradable,
+            Self::Write => Mode::Exclusive,
+            Self::Permits(count) => Mode::Permits { take: count, of: count },
+            Self::Owner(number) => {
+                Mode::Joint { group: OwnerToken::from_bytes(u128::from(number).to_be_bytes()) }
+            }
+        }
+    }
+
     /// Whether two can hold a lock in these ways at once. Permits always can, as far as there are any.
     pub fn stands(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Read, Self::Read | Self::Upgradable) | (Self::Upgradable, Self::Read) => true,
-            (Self::Permits(_), Self::Permits(_)) => true,
-            (Self::Owner(one), Self::Owner(other)) => one == other,
-            _ => false,
-        }
+        self.mode().compatible_with(other.mode())
     }
 
     /// Whether no other task holds anything at the same time, except for the same owner.

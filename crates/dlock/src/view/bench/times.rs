@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 /// The longest time that the histogram tells from longer times: an hour, in nanoseconds.
-const MOST: u64 = 3_600_000_000_000;
+const MOST_NANOS: u64 = 3_600_000_000_000;
 
 /// A histogram of times, exact to one per cent.
 #[derive(Clone, Debug)]
@@ -15,12 +15,13 @@ impl Times {
     pub(super) fn new() -> Self {
         // The crate accepts these bounds.
         Self(
-            Histogram::new_with_bounds(1, MOST, 2).unwrap_or_else(|_| unreachable!("fixed bounds")),
+            Histogram::new_with_bounds(1, MOST_NANOS, 2)
+                .unwrap_or_else(|_| unreachable!("fixed bounds")),
         )
     }
 
     pub(super) fn add(&mut self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(MOST);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(MOST_NANOS);
         self.0.saturating_record(nanos.max(1));
     }
 

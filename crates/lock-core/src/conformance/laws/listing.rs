@@ -58,7 +58,7 @@ where
     H: Harness<Client: InspectBackend>,
 {
     const LOCKS: usize = 60;
-    const MOST: u32 = 5;
+    const PAGE_LEN: u32 = 5;
     /// A store may not be able to stop exactly there.
     const AT_MOST: usize = 26;
     let (one, other) = scene.two_clients().await?;
@@ -70,7 +70,7 @@ where
         one.granted(&scene.claim(&key(number)?)?, ttl).await?;
         expected.insert(key(number)?);
     }
-    let most = NonZeroU32::new(MOST).unwrap_or(List::MOST);
+    let most = NonZeroU32::new(PAGE_LEN).unwrap_or(List::MOST);
     let mut list = List::of([base.as_bytes(), b"/"].concat()).pages_of(most);
     let mut found = BTreeSet::new();
     for round in 0..PAGES {
@@ -79,7 +79,7 @@ where
         one.granted(&passing, ttl).await?;
         let page = other.page(&list).await?;
         one.freed(&passing).await?;
-        ensure!(page.locks.len() <= AT_MOST, "a page of {MOST} has {} locks", page.locks.len());
+        ensure!(page.locks.len() <= AT_MOST, "a page of {PAGE_LEN} has {} locks", page.locks.len());
         found.extend(page.locks.into_iter().map(|lock| lock.key));
         let Some(next) = page.next else {
             let missing: Vec<_> = expected.difference(&found).collect();

@@ -78,7 +78,7 @@ impl<T: Timed> Timers<T> {
         }
     }
 
-    /// Forgets the deadline of an entry that is going away.
+    /// Removes the deadline of an entry that is going away.
     pub(crate) fn disarm(&self, id: usize, deadline: Deadline) {
         self.lock().of(deadline.flexible).remove(&(deadline.at, id));
     }

@@ -79,10 +79,10 @@ async fn readers_that_share_a_lease_do_not_lock_the_entry() {
     for _ in 0..100 {
         let (one, other) = (read().await, read().await);
         assert_eq!(one.fencing_token(), first.fencing_token());
-        assert!(one.check().is_ok() && other.held().check().is_ok());
+        assert!(one.check().is_ok() && other.view().check().is_ok());
     }
     assert_eq!(count(), before);
-    let (reader, handle) = (read().await, Arc::clone(third.held()));
+    let (reader, handle) = (read().await, Arc::clone(third.view()));
     drop((first, second, third));
     assert!(count() > before && entry.is_held() && handle.check().is_err());
     assert!(reader.release().await.is_ok());
@@ -95,13 +95,13 @@ async fn a_handle_that_is_kept_does_not_keep_its_lease_from_the_gate() {
     let entry = entry_of(&locks);
     let read = async || enter(&entry, Mode::Shared).await;
     let first = read().await;
-    let handle = Arc::clone(first.held());
+    let handle = Arc::clone(first.view());
     assert!(handle.check().is_ok() && handle.valid_until() > first.lease().now());
     first.release().await.unwrap();
     let until = handle.valid_until();
     let next = read().await;
     assert!(Arc::ptr_eq(next.lease(), entry.gate.lease()), "the next lease has no gate");
-    assert!(next.check().is_ok() && next.held().check().is_ok());
+    assert!(next.check().is_ok() && next.view().check().is_ok());
     let ended = handle.check().map_err(|lost| lost.reason());
     assert_eq!(ended, Err(LossReason::Released));
     assert_eq!(handle.over().await.reason(), LossReason::Released);
@@ -167,7 +167,7 @@ async fn a_wait_for_news_leaves_its_last_waker_and_takes_it_along_when_it_ends()
     let _overlapping = open_gate(&entry).await;
     let gate = store.faults().on(Verb::Renew).hold_requests();
     let reader = enter(&entry, Mode::Shared).await;
-    let handle = Arc::clone(reader.held());
+    let handle = Arc::clone(reader.view());
     let has_short_way = || Hold::share(&entry, Mode::Shared, entry.shared().manner).is_some();
     assert!(has_short_way());
     let mut extending = Box::pin(handle.extend(Ttl::new(Duration::from_secs(900)).unwrap()));

@@ -15,7 +15,7 @@ use super::facts::{Change, Upgrade};
 use super::leased::{Leased, PAUSE, Stage};
 use super::seat::Seat;
 use super::{AcquireAnswer, Denial, Machine, Op, Ticket};
-use crate::engine::holds::{HoldId, Holding};
+use crate::engine::holdings::{HoldId, Holding};
 use crate::engine::queue::{Patience, WaiterId};
 use crate::engine::tokens::Tokens;
 use crate::error::{LeaseLost, LossReason};
@@ -294,7 +294,7 @@ impl Leased {
         // As many permits stay as were lately used at once, so that they need not go back and come again.
         let used_lately = self.weaken_at <= now && self.holds.need_at_peak(mode) == mode;
         if used_lately {
-            self.holds.forget_peak();
+            self.holds.reset_peak();
         }
         if used_lately || self.weaken_at == Instant::FAR_FUTURE {
             self.weaken_at = now + if mode.counts() { PAUSE } else { STRONG };
@@ -303,7 +303,7 @@ impl Leased {
 
     /// Makes the process give back at once what no holder uses now.
     pub(super) fn hurry(&mut self, now: Instant) {
-        self.holds.forget_peak();
+        self.holds.reset_peak();
         self.weaken_at = self.weaken_at.min(now);
     }
 
@@ -314,7 +314,7 @@ impl Leased {
         self.lease.extend(grant.valid_until, now);
         self.turn.answer(grant.contention, now);
         self.weaken_at = Instant::FAR_FUTURE;
-        self.holds.forget_peak();
+        self.holds.reset_peak();
         if mode == Mode::Exclusive {
             self.tokens = Tokens::new(grant.tokens);
             self.group = None;

@@ -2,7 +2,7 @@
 
 use lock_core::{Claim, Instant, Mode};
 
-use crate::engine::holds::HoldId;
+use crate::engine::holdings::HoldId;
 use crate::engine::queue::WaiterId;
 use crate::engine::request::Request;
 use crate::engine::timing::jitter;

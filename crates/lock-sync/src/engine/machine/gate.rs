@@ -10,7 +10,7 @@ use lock_core::{FencingToken, Instant, Mode};
 
 use super::leased::Leased;
 use super::{Machine, Manner};
-use crate::engine::holds::HoldId;
+use crate::engine::holdings::HoldId;
 use crate::engine::tokens::LOW_TOKENS;
 
 /// An open gate: what the readers that come through the gate have to know.

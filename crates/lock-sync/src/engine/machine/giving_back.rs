@@ -3,9 +3,10 @@
 use lock_core::{Error, OwnerToken};
 
 use super::Machine;
+use super::facts::Watching;
 use super::leased::{Leased, Stage};
 use super::seat::Seat;
-use crate::engine::holds::HoldId;
+use crate::engine::holdings::HoldId;
 
 /// A lease, or a part of one, that is going back to the store.
 #[derive(Debug)]
@@ -34,6 +35,23 @@ impl<W> Machine<W> {
             }
         }
         returns
+    }
+
+    /// No handle of this process is left, and nothing listens. The leases that no holder uses go back. `is_found`: a
+    /// new handle finds this machine. Otherwise the machine drops these claims.
+    pub(in super::super) fn part(&mut self, is_found: bool) {
+        self.watch_ended(None);
+        (self.watch, self.watch_failures) = (Watching::Off, 0);
+        for seat in 0..self.seats.len() {
+            match self.seats[seat].leased().filter(|leased| leased.is_idle()) {
+                Some(_) if is_found => self.give_up(seat),
+                Some(leased) => {
+                    self.pass.ops.push(leased.withdraw());
+                    self.seats[seat] = Seat::Free;
+                }
+                None => {}
+            }
+        }
     }
 
     /// A hold on a part of a lease of permits is over: gives unused permits back at once. `None` if the other holders

@@ -9,7 +9,7 @@ use lock_core::{Claim, FencingToken, Grant, Instant, LoadedValue, Mode, Ttl};
 use super::super::validity::Validity;
 use super::facts::{Asking, Change};
 use super::{Ticket, Write};
-use crate::engine::holds::{HoldId, Holds};
+use crate::engine::holdings::{HoldId, Holdings};
 use crate::engine::request::Request;
 use crate::engine::tokens::{LOW_TOKENS, Tokens};
 use crate::engine::turn::Turn;
@@ -37,7 +37,7 @@ pub(super) struct Leased {
     pub(super) used: u32,
     pub(super) granted: Instant,
     pub(super) turn: Turn,
-    pub(super) holds: Holds,
+    pub(super) holds: Holdings,
     /// The token of the holders that share the lease now.
     pub(super) group: Option<FencingToken>,
     /// Until when the lease stays if it has no holder.
@@ -106,7 +106,7 @@ impl Going {
 impl Leased {
     /// A lease that was just granted, without holds. `holds` brings their memory.
     pub(super) fn new(
-        holds: Holds,
+        holds: Holdings,
         lease: Arc<Validity>,
         claim: Claim,
         grant: Grant,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::leased::Stage;
 use super::seat::Seat;
 use super::{Fact, Machine, Op};
-use crate::engine::holds::{HoldId, State};
+use crate::engine::holdings::{HoldId, State};
 use crate::error::{LeaseLost, LossReason};
 
 impl<W> Machine<W> {
@@ -28,9 +28,9 @@ impl<W> Machine<W> {
         // The store may still have the lease. Releasing it spares other clients the wait for its end. After a revocation
         // the store has no lease of this claim, except one that an unanswered upgrade may bring.
         if reason != LossReason::Revoked {
-            self.pass.ops.push(leased.forget());
+            self.pass.ops.push(leased.withdraw());
         } else if let Some(change) = leased.change.as_ref().filter(|change| change.strengthens()) {
-            self.pass.ops.push(Op::Forget(leased.claim.clone().in_mode(change.to), None));
+            self.pass.ops.push(Op::Withdraw(leased.claim.clone().in_mode(change.to), None));
         }
         leased.change = None;
         let lost = leased.holds.end_all();

@@ -15,7 +15,7 @@
 //! - the modes of simultaneous holders are compatible;
 //! - waiters are served in the order in which they came;
 //! - the machine has at most one request for a lease under way, and each claim has an owner token of its own;
-//! - the machine forgets a claim that the store may hold only when the claim is released or its lease has
+//! - the machine drops a claim that the store may hold only when the claim is released or its lease has
 //!   ended;
 //! - while other processes wait, the lock goes back to the store within the budget;
 //! - every waiter gets an outcome.
@@ -56,10 +56,10 @@ use pass::Pass;
 pub(super) use pass::{Fact, Op};
 pub(crate) use releasing::Ending;
 pub(super) use releasing::Rest;
-pub(super) use terms::Entered;
+pub(super) use terms::Entrance;
 pub(crate) use terms::{AcquireAnswer, Denial, ReleaseAnswer, Ticket, Write};
 
-use super::holds::{HoldId, Holds};
+use super::holdings::{HoldId, Holdings};
 use super::manner::Manner;
 use super::policy::Policy;
 use super::request::Outage;
@@ -107,7 +107,7 @@ pub(crate) struct Machine<W> {
     /// the key is free, and at the second instant in any case.
     courtesy: Option<(Instant, Instant)>,
     /// The memory of the holds of the latest lease, for the next one.
-    spare: Holds,
+    spare: Holdings,
     /// What the gate shows to its readers, and what holders see of a lease. Each lease takes it, unless an earlier
     /// holder still refers to it.
     lease: Arc<Validity>,
@@ -148,7 +148,7 @@ impl<W> Machine<W> {
             polls: 0,
             alone_since: None,
             courtesy: None,
-            spare: Holds::default(),
+            spare: Holdings::default(),
             lease,
             trouble: None,
             errors: Vec::new(),
@@ -198,12 +198,12 @@ impl<W> Machine<W> {
 
     /// Whether this process keeps a lease that no holder uses and no waiter wants.
     pub(super) fn is_cached(&self) -> bool {
-        self.queue.is_empty() && self.left_behind().next().is_some()
+        self.queue.is_empty() && self.has_idle_lease()
     }
 
-    /// The claims to be released if the machine is dropped now.
-    pub(super) fn left_behind(&self) -> impl Iterator<Item = &Claim> {
-        self.leases().filter(|leased| leased.is_idle()).map(|leased| &leased.claim)
+    /// Whether this process keeps a lease that no holder uses.
+    pub(super) fn has_idle_lease(&self) -> bool {
+        self.leases().any(Leased::is_idle)
     }
 
     /// The claim under which the store knows the lease of this hold, unless the lease is over.
@@ -255,13 +255,13 @@ impl<W> Machine<W> {
     // ---- Waiters ----
 
     /// A task wants the lock.
-    pub(super) fn enter(&mut self, want: Mode, patience: Patience, manner: Manner) -> Entered {
+    pub(super) fn enter(&mut self, want: Mode, patience: Patience, manner: Manner) -> Entrance {
         if let Some(denial) = self.refuses(want) {
-            return Entered::Done(Err(denial));
+            return Entrance::Done(Err(denial));
         }
         let first = self.queue.is_empty();
         if patience == Patience::Try && !first {
-            return Entered::Done(Err(Denial::WouldBlock));
+            return Entrance::Done(Err(Denial::WouldBlock));
         }
         self.manner = manner;
         if first && self.upgrade.is_none() {
@@ -270,11 +270,11 @@ impl<W> Machine<W> {
         let id = self.queue.push(patience, want);
         self.settle();
         if let Some(outcome) = self.queue.take(id) {
-            return Entered::Done(outcome.map(Ticket::without_waiting));
+            return Entrance::Done(outcome.map(Ticket::without_waiting));
         }
         match self.pass.attempt.take_if(|_| first) {
-            Some(request) => Entered::Attempt(id, request),
-            None => Entered::Queued(id),
+            Some(request) => Entrance::Attempt(id, request),
+            None => Entrance::Queued(id),
         }
     }
 

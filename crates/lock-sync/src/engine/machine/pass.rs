@@ -8,7 +8,7 @@ use lock_core::{Acquire, Claim, Convert, Error, Instant, Mode, Renew};
 use super::super::validity::Validity;
 use crate::error::LeaseLost;
 
-/// A request to the store. The shell reports the answer of each, except of `Forget` and `Unwatch`.
+/// A request to the store. The shell reports the answer of each, except of `Withdraw` and `Unwatch`.
 #[derive(Clone, Debug)]
 pub(in super::super) enum Op {
     /// Ask for a lease.
@@ -18,7 +18,7 @@ pub(in super::super) enum Op {
     /// Convert a lease to another mode, with a limit for the answer.
     Convert(Convert, Duration),
     /// Release a claim that no longer matters to the machine, and that may have the other mode.
-    Forget(Claim, Option<Mode>),
+    Withdraw(Claim, Option<Mode>),
     Watch,
     Unwatch,
 }

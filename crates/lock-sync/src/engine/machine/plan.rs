@@ -13,7 +13,7 @@ use super::facts::{Asking, Watching};
 use super::leased::{Going, Leased, Stage};
 use super::seat::Seat;
 use super::{Deadline, Machine};
-use crate::engine::holds::beside;
+use crate::engine::holdings::beside;
 use crate::engine::queue::Patience;
 use crate::engine::request::{Outage, Request};
 use crate::engine::tokens::LOW_TOKENS;

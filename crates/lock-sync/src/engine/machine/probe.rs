@@ -7,7 +7,7 @@ use lock_core::{Contention, Instant, OwnerToken};
 use super::leased::{Leased, Stage};
 use super::seat::Seat;
 use super::{Machine, Manner};
-use crate::engine::holds::HoldId;
+use crate::engine::holdings::HoldId;
 
 impl<W> Machine<W> {
     /// Whether nothing is held, wanted or under way.

@@ -6,7 +6,7 @@ use super::facts::{Asking, Watching};
 use super::leased::{Going, Leased, Stage};
 use super::seat::Seat;
 use super::{AcquireAnswer, Denial, Machine, Manner, Op, ReleaseAnswer, Return};
-use crate::engine::holds::{HoldId, Holding, State};
+use crate::engine::holdings::{HoldId, Holding, State};
 
 /// The request that ends a lease.
 #[derive(Debug)]
@@ -208,14 +208,14 @@ impl<W> Machine<W> {
         self.used_last = leased.used;
         let next = going.next.take();
         if going.granted_again && !result.as_ref().is_err_and(Error::is_retryable) {
-            self.pass.ops.push(leased.forget());
+            self.pass.ops.push(leased.withdraw());
         }
         let contended = match (result, next) {
             (Ok((_, Some(_))), Some(next)) => return self.seats[seat] = Seat::Asking(*next),
             (Ok((Released::Freed { told }, _)), _) => *told > 0,
             (other, next) => {
                 // An earlier release without an answer may have put the next claim into the queue.
-                self.pass.ops.extend(next.map(|next| Op::Forget(next.claim, None)));
+                self.pass.ops.extend(next.map(|next| Op::Withdraw(next.claim, None)));
                 match other {
                     Ok(_) => false,
                     Err(error) => return self.release_failed(seat, error),
@@ -245,7 +245,7 @@ impl<W> Machine<W> {
             // The outage counts for the waiters as well.
             self.trouble = going.release.outage.take();
             // A renewal without an answer may have moved the deadline in the store.
-            self.pass.ops.push(leased.forget());
+            self.pass.ops.push(leased.withdraw());
         }
         self.seats[seat] = Seat::Free;
     }
@@ -266,15 +266,15 @@ impl<W> Machine<W> {
             Seat::Leased(leased) => leased.takes_in(claim.mode),
         });
         if !known {
-            self.pass.ops.push(Op::Forget(claim.clone(), None));
+            self.pass.ops.push(Op::Withdraw(claim.clone(), None));
         }
     }
 }
 
 impl Leased {
     /// Releases the claim, whatever the answer, and also if a conversion without an answer was carried out.
-    pub(super) fn forget(&self) -> Op {
-        Op::Forget(self.claim.clone(), self.other_mode())
+    pub(super) fn withdraw(&self) -> Op {
+        Op::Withdraw(self.claim.clone(), self.other_mode())
     }
 
     /// The mode that the lease may have instead.

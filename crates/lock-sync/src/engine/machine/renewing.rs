@@ -6,7 +6,7 @@ use lock_core::{Claim, Instant, Renew, Renewal, Ttl};
 
 use super::leased::{Leased, SOON};
 use super::{Fact, Machine, Op};
-use crate::engine::holds::{HoldId, Holding};
+use crate::engine::holdings::{HoldId, Holding};
 use crate::engine::tokens::LOW_TOKENS;
 use crate::error::LossReason;
 

@@ -14,7 +14,7 @@ use super::leased::{Going, Leased, Stage};
 use super::plan::{Plan, Step};
 use super::seat::Seat;
 use super::{Denial, Machine, Ticket};
-use crate::engine::holds::Holds;
+use crate::engine::holdings::Holdings;
 use crate::engine::queue::Patience;
 use crate::engine::timing::renewal_window;
 
@@ -267,7 +267,7 @@ impl<W> Machine<W> {
             let grant = Grant::new(none, now + self.policy.ttl.duration());
             let lease = self.next_lease(grant.valid_until);
             let mut unseen =
-                Leased::new(Holds::default(), lease, asking.claim, grant, Ttl::MAX, now);
+                Leased::new(Holdings::default(), lease, asking.claim, grant, Ttl::MAX, now);
             (unseen.spent, unseen.stage) = (true, Stage::Going(Going::new(now)));
             self.seats[seat] = Seat::Leased(unseen);
         }

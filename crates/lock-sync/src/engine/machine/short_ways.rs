@@ -10,7 +10,7 @@ use lock_core::{Instant, Mode};
 use super::leased::Leased;
 use super::seat::Seat;
 use super::{Deadline, Machine, Manner, Ticket};
-use crate::engine::holds::{HoldId, beside};
+use crate::engine::holdings::{HoldId, beside};
 use crate::engine::queue::{Patience, WaiterId};
 use crate::engine::validity::Validity;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lock_core::observer;
 use lock_core::{Acquire, AcquireOutcome, Claim, Error, FencingToken, Instant, Released};
 
-use crate::engine::holds::HoldId;
+use crate::engine::holdings::HoldId;
 use crate::engine::queue::WaiterId;
 use crate::engine::validity::Validity;
 use crate::error::LeaseLost;
@@ -73,7 +73,7 @@ pub(super) type Outcome = Result<Ticket, Denial>;
 
 /// How an attempt to enter began.
 #[derive(Debug)]
-pub(in super::super) enum Entered {
+pub(in super::super) enum Entrance {
     /// The attempt has its outcome.
     Done(Outcome),
     /// The caller sends this request for the waiter, and reports the answer with

@@ -8,7 +8,7 @@ use lock_core::{LoadedValue, Released};
 
 use super::leased::{Going, Leased, Stage};
 use super::{Machine, Manner, Write};
-use crate::engine::holds::HoldId;
+use crate::engine::holdings::HoldId;
 
 impl<W> Machine<W> {
     /// The value beside the lock, if this process knows it.

@@ -6,8 +6,8 @@ use lock_core::{Claim, Mode, Ttl};
 
 use super::upgrades::UPGRADE;
 use super::{OF, Sent, Waiter, World};
-use crate::engine::holds::HoldId;
-use crate::engine::machine::{Entered, Op, Ticket};
+use crate::engine::holdings::HoldId;
+use crate::engine::machine::{Entrance, Op, Ticket};
 use crate::engine::queue::Patience;
 use crate::engine::tests::common::{Limit, TTL};
 
@@ -30,26 +30,26 @@ impl World {
         };
         let joined = waits.is_some();
         let entered = match waits {
-            Some(id) => Entered::Queued(id),
+            Some(id) => Entrance::Queued(id),
             None => {
                 self.begin();
                 self.machine.enter(want, patience, self.manner)
             }
         };
-        let woken = !joined && !matches!(entered, Entered::Done(_));
+        let woken = !joined && !matches!(entered, Entrance::Done(_));
         self.woken.extend(woken.then_some(arrival));
         self.entered(arrival, (began, limit, want), entered);
     }
 
-    fn entered(&mut self, arrival: u32, caller: (u64, Limit, Mode), entered: Entered) {
+    fn entered(&mut self, arrival: u32, caller: (u64, Limit, Mode), entered: Entrance) {
         let (began, limit, want) = caller;
         match entered {
-            Entered::Done(Ok(ticket)) => self.served(arrival, began, ticket, want),
-            Entered::Done(Err(denial)) => self.check_denial(&denial, limit),
-            Entered::Queued(id) => {
+            Entrance::Done(Ok(ticket)) => self.served(arrival, began, ticket, want),
+            Entrance::Done(Err(denial)) => self.check_denial(&denial, limit),
+            Entrance::Queued(id) => {
                 self.waiters.insert(arrival, Waiter { id, began, limit, want });
             }
-            Entered::Attempt(id, request) => {
+            Entrance::Attempt(id, request) => {
                 self.waiters.insert(arrival, Waiter { id, began, limit, want });
                 self.note(&request.claim);
                 self.sent.push(Sent::Attempt(request));
@@ -66,7 +66,7 @@ impl World {
         self.machine.release(hold, self.manner);
         self.machine.settle();
         let entered = self.machine.enter(want, patience, self.manner);
-        self.woken.extend((!matches!(entered, Entered::Done(_))).then_some(arrival));
+        self.woken.extend((!matches!(entered, Entrance::Done(_))).then_some(arrival));
         self.entered(arrival, (self.events, limit, want), entered);
     }
 
@@ -169,7 +169,7 @@ impl World {
                     let sent = self.now();
                     self.sent.push(Sent::Renew(request, sent));
                 }
-                Op::Forget(claim, other) => self.sent.push(Sent::Forget(claim, other)),
+                Op::Withdraw(claim, other) => self.sent.push(Sent::Withdraw(claim, other)),
                 Op::Watch => self.watch_asked = true,
                 Op::Unwatch => {
                     self.watch_asked = false;

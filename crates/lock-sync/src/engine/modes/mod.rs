@@ -40,7 +40,7 @@ enum Sent {
     Convert(Convert),
     Renew(Renew, Instant),
     Release(Ending),
-    Forget(Claim, Option<Mode>),
+    Withdraw(Claim, Option<Mode>),
     /// The store has carried out the request. Its answer is on the way.
     Answered(Reply),
 }
@@ -52,7 +52,7 @@ impl Sent {
             Self::Attempt(request) | Self::Convert(Convert { request, .. }) => request.tokens = few,
             Self::Release(Ending { next: Some(request), .. }) => request.tokens = few,
             Self::Renew(request, _) => request.tokens = 0,
-            Self::Release(_) | Self::Forget(..) | Self::Answered(_) => {}
+            Self::Release(_) | Self::Withdraw(..) | Self::Answered(_) => {}
         }
     }
 }

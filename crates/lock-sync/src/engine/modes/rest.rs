@@ -59,7 +59,7 @@ impl World {
             } else if self.release_asked {
                 self.event(Event::TakeRelease).await;
             } else if let Some(nth) =
-                self.sent.iter().position(|sent| !matches!(sent, Sent::Forget(..)))
+                self.sent.iter().position(|sent| !matches!(sent, Sent::Withdraw(..)))
             {
                 self.event(Event::Answer(nth, answer)).await;
             } else if hears && !self.messages.is_empty() {

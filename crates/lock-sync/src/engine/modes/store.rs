@@ -93,11 +93,11 @@ impl World {
                 Reply::Release(ending.claim, ending.next.map(|next| next.claim), result)
             }
             // The driver repeats the request until it succeeds.
-            Sent::Forget(..) if matches!(answer, Answer::Lost | Answer::Denied) => {
+            Sent::Withdraw(..) if matches!(answer, Answer::Lost | Answer::Denied) => {
                 self.sent.push(sent);
                 return None;
             }
-            Sent::Forget(claim, other) => {
+            Sent::Withdraw(claim, other) => {
                 let _ = release(&self.ours, &claim, other).await.unwrap();
                 return None;
             }

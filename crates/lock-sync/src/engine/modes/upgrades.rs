@@ -55,7 +55,10 @@ impl World {
     /// Whether only earlier leases of this process could be in the way of an upgrade.
     fn is_clear(&self) -> bool {
         let asks = |sent: &Sent| {
-            matches!(sent, Sent::Attempt(_) | Sent::Answered(Reply::Attempt(..)) | Sent::Forget(..))
+            matches!(
+                sent,
+                Sent::Attempt(_) | Sent::Answered(Reply::Attempt(..)) | Sent::Withdraw(..)
+            )
         };
         self.holding.is_empty()
             && self.readers.is_empty()

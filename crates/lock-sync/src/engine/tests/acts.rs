@@ -6,8 +6,8 @@ use lock_core::{Acquire, Mode};
 
 use super::World;
 use super::common::{Limit, TTL};
-use crate::engine::holds::HoldId;
-use crate::engine::machine::{Denial, Ending, Entered, Op};
+use crate::engine::holdings::HoldId;
+use crate::engine::machine::{Denial, Ending, Entrance, Op};
 use crate::engine::queue::Patience;
 
 impl World {
@@ -32,17 +32,17 @@ impl World {
         self.entered(arrival, limit, entered);
     }
 
-    fn entered(&mut self, arrival: u32, limit: Limit, entered: Entered) {
+    fn entered(&mut self, arrival: u32, limit: Limit, entered: Entrance) {
         match entered {
-            Entered::Done(Ok(ticket)) => self.served(arrival, ticket),
-            Entered::Done(Err(Denial::WouldBlock)) => self.check_busy(arrival, limit),
-            Entered::Done(Err(Denial::Closed)) => assert!(self.closed),
-            Entered::Done(Err(denial)) => panic!("{denial:?} at once"),
-            Entered::Queued(id) => {
+            Entrance::Done(Ok(ticket)) => self.served(arrival, ticket),
+            Entrance::Done(Err(Denial::WouldBlock)) => self.check_busy(arrival, limit),
+            Entrance::Done(Err(Denial::Closed)) => assert!(self.closed),
+            Entrance::Done(Err(denial)) => panic!("{denial:?} at once"),
+            Entrance::Queued(id) => {
                 self.waiters.insert(arrival, (id, limit));
                 self.woken.insert(arrival);
             }
-            Entered::Attempt(id, request) => {
+            Entrance::Attempt(id, request) => {
                 self.waiters.insert(arrival, (id, limit));
                 self.woken.insert(arrival);
                 self.ask(request);
@@ -133,14 +133,14 @@ impl World {
                 Op::Attempt(request) => self.ask(request),
                 Op::Renew(request, _) => self.renewals.push((request, self.now)),
                 Op::Convert(..) => panic!("there is nothing weaker"),
-                Op::Forget(claim, _) => {
+                Op::Withdraw(claim, _) => {
                     let releasing = self.releasing.as_ref().map(|(releasing, _)| releasing);
                     assert_ne!(
                         releasing,
                         Some(&claim),
                         "two releases of one claim could overtake each other"
                     );
-                    self.forgetting.push(claim);
+                    self.withdrawing.push(claim);
                 }
                 Op::Watch => self.watching = true,
                 Op::Unwatch => {

@@ -22,7 +22,7 @@ impl World {
     }
 
     pub(super) fn answer_release(&mut self, answer: Answer) {
-        if let Some(claim) = self.forgetting.pop() {
+        if let Some(claim) = self.withdrawing.pop() {
             let _ = self.delete(&claim, None, answer);
         } else if let Some((claim, next)) = self.releasing.take() {
             let result = self.delete(&claim, next.as_ref(), answer);

@@ -8,7 +8,7 @@ use lock_core::{AcquireOutcome, Contention, FencingToken, Grant, Hint, Mode, Tok
 use super::common::{Answer, Limit};
 use super::events::Event;
 use super::{World, plain, with};
-use crate::engine::machine::Entered;
+use crate::engine::machine::Entrance;
 use crate::engine::queue::Patience;
 use crate::handoff::Handoff;
 
@@ -49,12 +49,12 @@ fn a_grant_heard_of_while_its_release_is_under_way_is_released_after_it() {
     let (claim, _) = world.releasing.clone().unwrap();
     world.event(Event::GrantedAgain);
     assert_eq!(
-        world.forgetting,
+        world.withdrawing,
         [],
         "it could overtake the release, whose holder would believe to have lost"
     );
     world.event(Event::AnswerRelease(Answer::Truth));
-    assert_eq!(world.forgetting, [claim], "the store may have made that grant after the release");
+    assert_eq!(world.withdrawing, [claim], "the store may have made that grant after the release");
     world.come_to_rest();
 }
 
@@ -70,7 +70,7 @@ fn a_grant_that_comes_too_late_is_not_used() {
     world.machine.attempt_done(&request.claim, &Ok(AcquireOutcome::Granted(late)));
     world.carry_out();
     assert!(world.holding.is_none());
-    assert_eq!(world.forgetting, [request.claim]);
+    assert_eq!(world.withdrawing, [request.claim]);
     world.come_to_rest();
 }
 
@@ -85,7 +85,7 @@ fn a_lease_is_lost_at_its_deadline_and_stays_lost() {
     world.now = lease.deadline();
     world.event(Event::AnswerRenewal(Answer::Truth));
     assert!(lease.loss(hold.serial()).is_some());
-    assert_eq!(world.forgetting.len(), 1, "what the store may still have is released");
+    assert_eq!(world.withdrawing.len(), 1, "what the store may still have is released");
     world.come_to_rest();
 }
 
@@ -144,7 +144,7 @@ fn a_deletion_heard_before_the_lease_is_taken_back_counts() {
     world.stored = None;
     world.event(Event::Hint(Hint::Released));
     let entered = world.machine.enter(Mode::Exclusive, Patience::Forever, world.manner);
-    assert!(matches!(entered, Entered::Done(Ok(_))), "{entered:?}");
+    assert!(matches!(entered, Entrance::Done(Ok(_))), "{entered:?}");
     let next = world.machine.next.unwrap().at;
     assert!(next.saturating_duration_since(world.now) < Duration::from_millis(10));
 }

@@ -64,7 +64,7 @@ struct World {
     /// Releases for whose answers the machine no longer waits.
     late: Vec<(Claim, Option<Acquire>)>,
     renewals: Vec<(Renew, Instant)>,
-    forgetting: Vec<Claim>,
+    withdrawing: Vec<Claim>,
     watching: bool,
     last_served: u32,
     last_token: u64,
@@ -122,7 +122,7 @@ impl World {
             released_at: Instant::from_nanos(0),
             late: Vec::new(),
             renewals: Vec::new(),
-            forgetting: Vec::new(),
+            withdrawing: Vec::new(),
             watching: false,
             last_served: 0,
             last_token: 0,

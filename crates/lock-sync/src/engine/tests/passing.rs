@@ -7,7 +7,7 @@ use lock_core::{Contention, Hint, Mode};
 use super::common::{Answer, Limit};
 use super::events::Event;
 use super::{plain, within};
-use crate::engine::machine::{Denial, Entered};
+use crate::engine::machine::{Denial, Entrance};
 use crate::engine::queue::Patience;
 
 #[test]
@@ -60,7 +60,7 @@ fn a_try_does_not_wait_behind_others() {
     for _ in 0..2 {
         // First beside a request under way, then beside a refused one.
         let entered = world.machine.enter(Mode::Exclusive, Patience::Try, world.manner);
-        assert!(matches!(entered, Entered::Done(Err(Denial::WouldBlock))), "{entered:?}");
+        assert!(matches!(entered, Entrance::Done(Err(Denial::WouldBlock))), "{entered:?}");
         world.foreign = true;
         world.event(Event::AnswerAttempt(Answer::Truth));
     }

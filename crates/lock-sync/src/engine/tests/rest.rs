@@ -12,8 +12,8 @@ impl World {
                 self.event(Event::Run);
             } else if self.attempt.is_some() {
                 self.event(Event::AnswerAttempt(answer));
-            } else if !self.forgetting.is_empty() {
-                self.forgetting.clear();
+            } else if !self.withdrawing.is_empty() {
+                self.withdrawing.clear();
             } else if self.releasing.is_some() || !self.late.is_empty() {
                 self.event(Event::AnswerRelease(answer));
             } else if self.release_asked {
@@ -37,7 +37,7 @@ impl World {
                 self.event(Event::AnswerAttempt(Answer::Truth));
             } else if self.releasing.is_some()
                 || !self.late.is_empty()
-                || !self.forgetting.is_empty()
+                || !self.withdrawing.is_empty()
             {
                 self.event(Event::AnswerRelease(Answer::Truth));
             } else if self.release_asked {

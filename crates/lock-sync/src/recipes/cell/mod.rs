@@ -123,7 +123,7 @@ impl RemoteCell {
     pub(crate) async fn store(&self, hold: &Hold, value: Option<&[u8]>) -> Result<(), Unstored> {
         let mut retries = Retries::new(&self.bare, Limit::none());
         let mut doubt = None;
-        hold.forget_value();
+        hold.drop_value();
         loop {
             let claim = match Self::claim(hold) {
                 Ok(claim) => claim,

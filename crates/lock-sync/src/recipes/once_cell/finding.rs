@@ -11,9 +11,8 @@
 //! the process never hands this lock off.
 
 use serde::de::DeserializeOwned;
-use tokio::sync::MutexGuard;
 
-use super::{OnceCell, OnceCellError, decode};
+use super::{OnceCell, OnceCellError, Turn, decode};
 use crate::bare::{Hold, Limit, Wait};
 
 impl<T: DeserializeOwned> OnceCell<T> {
@@ -111,12 +110,12 @@ pub(super) enum Seen<'a, T> {
     },
 }
 
-/// The state in which a call that needs the value begins.
-pub(super) enum Entered<'a, T> {
+/// The role in which a call that needs the value begins.
+pub(super) enum Role<'a, T> {
     /// There is a value.
     Late(&'a T),
     /// This call has the lock, and must initialize the value.
-    Leader(Hold, MutexGuard<'a, ()>),
+    Leader(Hold, Turn<'a>),
 }
 
 impl<T: DeserializeOwned> OnceCell<T> {
@@ -159,8 +158,8 @@ impl<T: DeserializeOwned> OnceCell<T> {
         }
         drop(watcher);
         match self.enter(limit).await? {
-            Entered::Late(value) => Ok(Some(value)),
-            Entered::Leader(hold, _turn) => {
+            Role::Late(value) => Ok(Some(value)),
+            Role::Leader(hold, _turn) => {
                 // The holder finds no value: the value was erased, or too few servers ever had it. Erase it for all
                 // callers.
                 self.remote.store(&hold, None).await?;
@@ -170,11 +169,11 @@ impl<T: DeserializeOwned> OnceCell<T> {
     }
 
     /// Waits for the value, or for the right to initialize it.
-    pub(super) async fn enter<E>(&self, limit: Limit) -> Result<Entered<'_, T>, OnceCellError<E>> {
-        let turn = self.turn.lock().await;
+    pub(super) async fn enter<E>(&self, limit: Limit) -> Result<Role<'_, T>, OnceCellError<E>> {
+        let turn = self.turn().await;
         let seen = self.look(limit).await?;
         if let Seen::Value(value) = seen {
-            return Ok(Entered::Late(value));
+            return Ok(Role::Late(value));
         }
         let remote = &self.remote;
         let hold = match remote.lock(Wait::Try).await {
@@ -182,14 +181,14 @@ impl<T: DeserializeOwned> OnceCell<T> {
             // While another attempt has the lock, the value may arrive before the lock is free.
             Err(_) => tokio::select! {
                 hold = remote.lock(limit.wait(remote.bare())) => hold?,
-                value = self.appears(limit) => return value.map(Entered::Late),
+                value = self.appears(limit) => return value.map(Role::Late),
             },
         };
         // The previous holder of the lock may have stored a value.
         let found = self.find_under(&hold, limit).await?;
         Ok(match found {
-            Some(value) => Entered::Late(value),
-            None => Entered::Leader(hold, turn),
+            Some(value) => Role::Late(value),
+            None => Role::Leader(hold, turn),
         })
     }
 

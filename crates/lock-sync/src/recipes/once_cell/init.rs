@@ -6,7 +6,7 @@ use lock_core::{Cell, Error, ErrorKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::finding::{Entered, Seen};
+use super::finding::{Role, Seen};
 use super::{OnceCell, OnceCellError, SetError, decode};
 use crate::bare::{Denial, Hold, Limit, Wait};
 use crate::lease::Lease;
@@ -106,8 +106,8 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         }
         let limit = self.limit();
         let done = match limit.bound(self.remote.bare(), self.enter(limit)).await {
-            Ok(Entered::Late(value)) => return Ok(value),
-            Ok(Entered::Leader(hold, _turn)) => {
+            Ok(Role::Late(value)) => return Ok(value),
+            Ok(Role::Leader(hold, _turn)) => {
                 match Lease::of(&hold).while_held(async { f().await }).await {
                     Ok(Ok(value)) => self.store(&hold, value).await,
                     Ok(Err(error)) => Err(OnceCellError::Init(error)),
@@ -167,7 +167,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         if self.initialized() {
             return Err(SetError::AlreadyInitializedError(value));
         }
-        let Ok(_turn) = self.turn.try_lock() else {
+        let Some(_turn) = self.try_turn() else {
             return Err(SetError::InitializingError(value));
         };
         // The lock comes first, so that no other attempt gets between the load and the store.

@@ -9,11 +9,12 @@ use std::sync::OnceLock;
 
 use lock_core::{CellBackend, Error, ErrorKind, Key};
 use serde::de::DeserializeOwned;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 pub use error::{OnceCellError, SetError};
 
 use crate::bare::Limit;
+use crate::foreign::Shielded;
 use crate::handoff::Handoff;
 use crate::locks::Locks;
 use crate::options::options;
@@ -94,6 +95,9 @@ pub struct OnceCell<T> {
     /// One task of each cell asks the store. The other tasks then find the value here.
     turn: Mutex<()>,
 }
+
+/// The turn of a task to ask the store. Its drop wakes the next task.
+type Turn<'a> = Shielded<MutexGuard<'a, ()>>;
 
 impl<B: ?Sized> Locks<B> {
     /// Makes the cell with this name.
@@ -214,6 +218,18 @@ impl<T> OnceCell<T> {
         limit.bound(bare, erasing).await?;
         self.value.take();
         Ok(())
+    }
+
+    /// Waits for the turn of this task.
+    async fn turn(&self) -> Turn<'_> {
+        // If the wait is dropped when it already has the turn, the next task gets the turn.
+        let turn = Shielded::new(Box::pin(self.turn.lock())).await;
+        Shielded::new(turn)
+    }
+
+    /// The turn of this task, if no other task has it.
+    fn try_turn(&self) -> Option<Turn<'_>> {
+        self.turn.try_lock().ok().map(Shielded::new)
     }
 
     /// The limit of a wait that begins now.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use lock_core::{Backoff, Error, Mode};
 use tokio::task::coop::poll_proceed;
 
-use crate::bare::{Acquiring, Alarm, BareLock, Denial, Hold, Limit, Wait, unanswered};
+use crate::bare::{Acquiring, Alarm, BareLock, Denial, Hold, Limit, Wait};
 
 /// The longest pause before a wait for a failed slot begins again, in first pauses.
 const LONGEST: u32 = 16;
@@ -100,11 +100,8 @@ impl Search {
                                 return Poll::Ready(Err(denial));
                             }
                         }
-                        Poll::Pending => {
-                            // If the driver has ended, the answer says so.
-                            ready!(Pin::new(alarm).poll(context));
-                            return Poll::Ready(Err(unanswered()));
-                        }
+                        // If the driver has ended, the answer says so.
+                        Poll::Pending => return alarm.unanswered(context).map(Err),
                     }
                 }
                 State::Waiting(lines) => {

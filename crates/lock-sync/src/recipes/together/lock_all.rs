@@ -8,9 +8,7 @@ use lock_core::{Error, Mode};
 use tokio::task::coop::poll_proceed;
 
 use super::MultiGuard;
-use crate::bare::{
-    Acquiring, Alarm, BareLock, Denial, Gathering, Hold, Limit, Wait, completed, unanswered,
-};
+use crate::bare::{Acquiring, Alarm, BareLock, Denial, Gathering, Hold, Limit, Wait, completed};
 use crate::error::{LockError, TryLockError};
 use crate::lease::Lease;
 use crate::lost::Lost;
@@ -113,11 +111,8 @@ impl Climbing {
                         }
                         self.climb_anew();
                     }
-                    Poll::Pending => {
-                        // If the driver has ended, the answer says so.
-                        ready!(Pin::new(alarm).poll(context));
-                        return Poll::Ready(Err(unanswered()));
-                    }
+                    // If the driver has ended, the answer says so.
+                    Poll::Pending => return alarm.unanswered(context).map(Err),
                 },
                 State::InOrder(rungs) => match ready!(rungs.poll(context))? {
                     Some(held) if held.len() == self.locks.len() => return Poll::Ready(Ok(held)),

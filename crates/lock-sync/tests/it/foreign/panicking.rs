@@ -1,7 +1,7 @@
 //! Wakers that panic. They stop no other waker, and no drop panics because of them.
 
 use lock_sync::{MutexGuard, OwnedMutexGuard};
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, Wake, Waker};
@@ -187,8 +187,8 @@ fn the_last_answer_wakes_all_shutdowns() {
 }
 
 #[test]
-fn a_reader_that_gives_up_its_seat_does_not_panic() {
-    in_time("seat", || {
+fn a_reader_that_gives_up_its_permit_does_not_panic() {
+    in_time("permit", || {
         let pair = Pair::threaded();
         let lock = Arc::new(pair.here.rwlock_with_max_readers("it", (), 1).unwrap());
         let guard = block_on(Arc::clone(&lock).read_owned()).unwrap();
@@ -196,6 +196,79 @@ fn a_reader_that_gives_up_its_seat_does_not_panic() {
         assert!(poll(&mut waiting, &panics()).is_pending());
         drop(guard);
         assert!(block_on(waiting).is_ok());
+    });
+}
+
+#[test]
+fn a_wait_that_is_dropped_passes_its_permit_on_to_a_reader() {
+    in_time("permit", || {
+        let pair = Pair::threaded();
+        let lock = Arc::new(pair.here.rwlock_with_max_readers("it", (), 1).unwrap());
+        let guard = block_on(Arc::clone(&lock).read_owned()).unwrap();
+        let read = || Box::pin(Arc::clone(&lock).read_owned());
+        let (mut one, mut two) = (read(), read());
+        assert!(poll(&mut one, Waker::noop()).is_pending());
+        assert!(poll(&mut two, &panics()).is_pending());
+        drop(guard);
+        // It has the permit by now, although its task has not polled it again.
+        drop(one);
+        assert!(block_on(two).is_ok());
+    });
+}
+
+#[test]
+fn a_wait_for_a_permit_drops_a_waker_that_panics() {
+    in_time("permit", || {
+        let pair = Pair::threaded();
+        let lock = Arc::new(pair.here.rwlock_with_max_readers("it", (), 1).unwrap());
+        let guard = block_on(Arc::clone(&lock).read_owned()).unwrap();
+        let mut waiting = Box::pin(Arc::clone(&lock).read_owned());
+        let waker = Waker::from(Arc::new(PanicsInDrop));
+        assert!(poll(&mut waiting, &waker).is_pending());
+        drop(waker);
+        drop(waiting);
+        drop(guard);
+        assert!(block_on(lock.read()).is_ok());
+    });
+}
+
+/// Two tasks with these wakers wait for their turn at a once cell. The task that has the turn goes, and then the first
+/// of the two.
+fn pass_the_turn_on([first, second]: [Waker; 2]) {
+    let pair = Pair::threaded();
+    let cell = &*Box::leak(Box::new(pair.here.once_cell::<u32, _>("it").unwrap()));
+    let mut leader = Box::pin(cell.get_or_init(pending));
+    assert!(poll(&mut leader, Waker::noop()).is_pending());
+    let initialize = || Box::pin(cell.get_or_init(async || 7));
+    let (mut one, mut two) = (initialize(), initialize());
+    assert!(poll(&mut one, &first).is_pending());
+    assert!(poll(&mut two, &second).is_pending());
+    drop(leader);
+    drop(one);
+    assert_eq!(*block_on(two).unwrap(), 7);
+}
+
+#[test]
+fn an_initialization_that_is_dropped_passes_its_turn_on() {
+    in_time("turn", || pass_the_turn_on([panics(), Waker::noop().clone()]));
+}
+
+#[test]
+fn a_wait_that_is_dropped_passes_its_turn_on() {
+    in_time("turn", || pass_the_turn_on([Waker::noop().clone(), panics()]));
+}
+
+#[test]
+fn a_question_that_is_dropped_drops_a_waker_that_panics() {
+    in_time("question", || {
+        let pair = Pair::threaded();
+        let cell = pair.here.once_cell::<u32, _>("it").unwrap();
+        let _gate = pair.ours.faults().on(Verb::Cell).hold_requests();
+        let mut loading = Box::pin(cell.load());
+        let waker = Waker::from(Arc::new(PanicsInDrop));
+        assert!(poll(&mut loading, &waker).is_pending());
+        drop(waker);
+        drop(loading);
     });
 }
 

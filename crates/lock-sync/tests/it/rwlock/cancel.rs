@@ -126,7 +126,7 @@ async fn so_can_an_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_can_one_that_waits_for_a_seat() {
+async fn so_can_one_that_waits_for_a_permit_of_the_quota() {
     let pair = Pair::threaded();
     let here = Arc::new(pair.here.rwlock_with_max_readers("it", 0, 1).unwrap());
     dropped_after_any_poll(&pair, here, &WAYS, true).await;

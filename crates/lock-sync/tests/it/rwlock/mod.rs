@@ -7,7 +7,7 @@ mod fixed;
 mod guards;
 mod lease;
 mod order;
-mod seats;
+mod quota;
 mod sharing;
 mod upgrade;
 

@@ -50,43 +50,6 @@ async fn a_writer_that_gave_up_holds_back_no_reader() {
     assert!(RwLockReadGuard::lease(&reading).is_valid());
 }
 
-#[tokio::test]
-async fn a_writer_that_waits_holds_back_readers_of_other_processes() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let elsewhere = third(&pair).rwlock("it", 0).unwrap();
-    let reading = here.read().await.unwrap();
-    let mut writing = Box::pin(there.write());
-    begin(writing.as_mut()).await;
-    refuses_readers(&here).await;
-    let mut later = Box::pin(elsewhere.read());
-    begin(later.as_mut()).await;
-    still_waits(later.as_mut()).await;
-    drop(reading);
-    let writing = soon(writing).await.unwrap();
-    still_waits(later.as_mut()).await;
-    drop(writing);
-    drop(soon(later).await.unwrap());
-}
-
-#[tokio::test]
-async fn a_writer_that_gave_up_lets_in_readers_of_other_processes() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let elsewhere = third(&pair).rwlock("it", 0).unwrap();
-    let reading = here.read().await.unwrap();
-    let mut writing = Box::pin(there.write());
-    begin(writing.as_mut()).await;
-    refuses_readers(&here).await;
-    let mut later = Box::pin(elsewhere.read());
-    begin(later.as_mut()).await;
-    still_waits(later.as_mut()).await;
-    drop(writing);
-    drop(soon(later).await.unwrap());
-    assert!(RwLockReadGuard::lease(&reading).is_valid());
-    drop(soon(here.read()).await.unwrap());
-}
-
 /// Otherwise the budget of a process would end at the first reader between two writers.
 #[tokio::test(start_paused = true)]
 async fn a_reader_between_two_writers_does_not_end_the_turn_of_their_process() {
@@ -285,6 +248,11 @@ async fn a_wait_has_a_limit() {
     let limit = Duration::from_millis(1_500);
     let error = here.write_timeout(limit).await.unwrap_err();
     assert!(matches!(error, LockError::Timeout { source: None }));
+    assert!(begin.elapsed() >= limit && begin.elapsed() < limit * 2);
+    let upgradable = soon(here.upgradable_read()).await.unwrap();
+    let begin = Instant::now();
+    let error = upgradable.upgrade_timeout(limit).await.unwrap_err();
+    assert!(matches!(error.error(), LockError::Timeout { .. }));
     assert!(begin.elapsed() >= limit && begin.elapsed() < limit * 2);
     // It holds up no other waiter.
     drop(soon(there.read()).await.unwrap());

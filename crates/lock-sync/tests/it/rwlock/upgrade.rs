@@ -1,6 +1,5 @@
 //! Upgrades from reading to writing, with no other writer in between.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use lock_sync::{
 };
 use tokio::time::timeout;
 
-use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits, third};
+use super::{begin, fair, refuses_readers, rwlocks, soon, still_waits};
 use crate::support::{Pair, poll_once};
 
 #[tokio::test]
@@ -59,59 +58,6 @@ async fn a_later_reader_enters_no_lease_that_an_upgrade_waits_for() {
 }
 
 #[tokio::test]
-async fn an_upgrade_goes_before_waiting_writers() {
-    let pair = fair();
-    let (here, there) = rwlocks(&pair);
-    let elsewhere = third(&pair).rwlock("it", 0).unwrap();
-    let upgradable = here.upgradable_read().await.unwrap();
-    let reading = elsewhere.read().await.unwrap();
-    let mut remote = Box::pin(there.write());
-    begin(remote.as_mut()).await;
-    refuses_readers(&elsewhere).await;
-    let mut local = Box::pin(here.write());
-    begin(local.as_mut()).await;
-
-    let mut upgrade = Box::pin(upgradable.upgrade());
-    begin(upgrade.as_mut()).await;
-    still_waits(upgrade.as_mut()).await;
-    drop(reading);
-    let writing = soon(upgrade).await.unwrap();
-    still_waits(remote.as_mut()).await;
-    still_waits(local.as_mut()).await;
-    drop(writing);
-    RwLockWriteGuard::release(soon(remote).await.unwrap()).await.unwrap();
-    drop(soon(local).await.unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn when_it_takes_too_long_the_guard_is_given_back() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let upgradable = here.upgradable_read().await.unwrap();
-    let token = RwLockUpgradableReadGuard::lease(&upgradable).fencing_token();
-    let reading = there.read().await.unwrap();
-    let limit = Duration::from_secs(2);
-    let begin = tokio::time::Instant::now();
-    let error = upgradable.upgrade_timeout(limit).await.unwrap_err();
-    assert!(begin.elapsed() >= limit && begin.elapsed() < limit * 2);
-    assert!(matches!(error.error(), LockError::Timeout { .. }));
-    assert_eq!(error.to_string(), "the lock is still held to read alone");
-    assert!(error.source().is_some());
-
-    let upgradable = error.into_guard();
-    assert!(RwLockUpgradableReadGuard::lease(&upgradable).is_valid());
-    assert_eq!(
-        (*upgradable, RwLockUpgradableReadGuard::lease(&upgradable).fencing_token()),
-        (0, token)
-    );
-    assert!(there.try_write().await.is_err());
-    // The reader that waited behind the upgrade enters.
-    assert!(soon(here.read()).await.is_ok() && soon(there.read()).await.is_ok());
-    drop(reading);
-    assert!(soon(upgradable.upgrade()).await.is_ok());
-}
-
-#[tokio::test]
 async fn it_need_not_wait() {
     let pair = Pair::local();
     let (here, there) = rwlocks(&pair);
@@ -133,22 +79,6 @@ async fn it_need_not_wait() {
         RwLockReadGuard::release(reading).await.unwrap();
         assert!(error.into_guard().try_upgrade().await.is_ok());
     }
-    pair.all_released().await;
-}
-
-#[tokio::test]
-async fn dropping_it_lets_go_of_the_lock() {
-    let pair = Pair::local();
-    let (here, there) = rwlocks(&pair);
-    let upgradable = here.upgradable_read().await.unwrap();
-    let reading = there.read().await.unwrap();
-    let mut upgrade = Box::pin(upgradable.upgrade());
-    begin(upgrade.as_mut()).await;
-    still_waits(upgrade.as_mut()).await;
-    drop(upgrade);
-    assert!(soon(there.upgradable_read()).await.is_ok(), "others may");
-    RwLockReadGuard::release(reading).await.unwrap();
-    drop(soon(there.write()).await.unwrap());
     pair.all_released().await;
 }
 

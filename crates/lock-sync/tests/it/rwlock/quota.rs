@@ -1,4 +1,4 @@
-//! A maximum of readers.
+//! A maximum of readers: the permits of the quota.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ async fn all_waiters_pass_through_one_line() {
     still_waits(writing.as_mut()).await;
     drop(second);
     let writing = soon(writing).await.unwrap();
-    // Its seat becomes the seat of a reader, so there is still one.
+    // Its permit becomes the permit of a reader, so there is still one.
     let reading = writing.downgrade();
     assert!(lock.try_read().await.is_err());
     drop(reading);
@@ -76,7 +76,7 @@ async fn all_waiters_pass_through_one_line() {
 }
 
 #[tokio::test]
-async fn an_upgrade_keeps_its_seat() {
+async fn an_upgrade_keeps_its_permit() {
     let pair = Pair::local();
     let lock = limited(&pair, 1);
     let (_, there) = rwlocks(&pair);
@@ -101,7 +101,7 @@ async fn a_place_in_that_line_can_be_given_up() {
     begin(second.as_mut()).await;
     begin(third.as_mut()).await;
     drop(reading);
-    // It has the seat, but is never polled.
+    // It has the permit, but is never polled.
     drop(second);
     drop(soon(third).await.unwrap());
     pair.all_released().await;
@@ -119,7 +119,7 @@ async fn the_limit_of_a_wait_counts_from_the_first_poll_to_the_guard() {
     assert!(matches!(error, LockError::Timeout { source: None }));
     assert!(begin.elapsed() >= limit && begin.elapsed() < limit + limit / 2);
 
-    // Half of the time passes in the wait for the seat, the rest in the wait for the lock.
+    // Half of the time passes in the wait for the permit, the rest in the wait for the lock.
     let begin = Instant::now();
     let mut waiting = Box::pin(lock.write_timeout(limit));
     super::begin(waiting.as_mut()).await;
@@ -133,7 +133,7 @@ async fn the_limit_of_a_wait_counts_from_the_first_poll_to_the_guard() {
 }
 
 #[test]
-fn plain_threads_wait_for_a_seat() {
+fn plain_threads_wait_for_a_permit() {
     let pair = Pair::threaded();
     let lock = Arc::new(limited(&pair, 1));
     let reading = lock.blocking_read().unwrap();
@@ -149,7 +149,7 @@ fn plain_threads_wait_for_a_seat() {
 }
 
 #[tokio::test]
-async fn a_shutdown_is_heard_of_when_the_seat_is_free() {
+async fn a_shutdown_is_heard_of_when_the_permit_is_free() {
     let pair = Pair::threaded();
     let lock = limited(&pair, 1);
     let reading = lock.read().await.unwrap();
@@ -181,13 +181,13 @@ fn a_driver_that_is_gone_ends_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_seat_that_has_failed_takes_no_seat() {
+async fn a_wait_for_a_permit_that_has_failed_takes_no_permit() {
     let pair = Pair::local();
     let lock = limited(&pair, 1);
     let guard = lock.read().await.unwrap();
     let mut late = Box::pin(lock.read_timeout(Duration::from_millis(10)));
     assert!(matches!(late.as_mut().await, Err(LockError::Timeout { .. })));
     drop(guard);
-    assert!(lock.try_read().await.is_ok(), "the seat went to a future that has completed");
+    assert!(lock.try_read().await.is_ok(), "the permit went to a future that has completed");
     drop(late);
 }

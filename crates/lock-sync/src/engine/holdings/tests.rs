@@ -10,13 +10,13 @@ fn permits(take: u32) -> Mode {
     Mode::Permits { take, of: OF }
 }
 
-fn add(holds: &mut Holds, serial: u64, mode: Mode) -> HoldId {
+fn add(holds: &mut Holdings, serial: u64, mode: Mode) -> HoldId {
     holds.add(0, serial, mode, FencingToken::new(serial), Instant::FAR_FUTURE)
 }
 
 #[test]
 fn readers_fit_beside_one_another_and_not_beside_a_writer() {
-    let mut holds = Holds::default();
+    let mut holds = Holdings::default();
     let lease = Mode::Exclusive;
     let one = add(&mut holds, 1, Mode::Shared);
     let two = add(&mut holds, 2, Mode::Upgradable);
@@ -38,7 +38,7 @@ fn readers_fit_beside_one_another_and_not_beside_a_writer() {
 
 #[test]
 fn permits_add_up() {
-    let mut holds = Holds::default();
+    let mut holds = Holdings::default();
     let three = add(&mut holds, 1, permits(3));
     assert!(holds.have_room(permits(5), permits(2)) && !holds.have_room(permits(4), permits(2)));
     holds.change(three, |holding| holding.mode = permits(1));
@@ -52,7 +52,7 @@ fn permits_add_up() {
 
 #[test]
 fn the_first_limit_is_found() {
-    let mut holds = Holds::default();
+    let mut holds = Holdings::default();
     let at = |nanos| Instant::from_nanos(nanos);
     let token = FencingToken::new(1);
     let late = holds.add(0, 1, Mode::Shared, token, at(20));
@@ -76,8 +76,8 @@ fn modes() -> Vec<Mode> {
 /// Some holds on one lease, with their modes and states.
 type Scene = Vec<(Mode, State)>;
 
-fn holds_of(scene: &[(Mode, State)]) -> Holds {
-    let mut holds = Holds::default();
+fn holds_of(scene: &[(Mode, State)]) -> Holdings {
+    let mut holds = Holdings::default();
     for (serial, (mode, state)) in (1..).zip(scene) {
         let id = add(&mut holds, serial, *mode);
         holds.change(id, |holding| holding.state = *state);

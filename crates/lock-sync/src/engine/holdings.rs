@@ -75,7 +75,7 @@ pub(super) enum State {
 
 /// The holds on one lease. Slots are reused, so that sharing a lease allocates next to nothing.
 #[derive(Debug, Default)]
-pub(super) struct Holds {
+pub(super) struct Holdings {
     slots: Slab<Holding>,
     live: u32,
     dead: u32,
@@ -86,7 +86,7 @@ pub(super) struct Holds {
     upgradable: u32,
     /// The sum of the permits of the live and the forgotten holds.
     permits: u64,
-    /// The highest value of `permits` since [`forget_peak`](Self::forget_peak).
+    /// The highest value of `permits` since [`reset_peak`](Self::reset_peak).
     peak: u64,
     /// No live hold reaches its limit before this instant.
     first_limit: Option<Instant>,
@@ -94,7 +94,7 @@ pub(super) struct Holds {
     readers: Option<(Holding, u32)>,
 }
 
-impl Holds {
+impl Holdings {
     /// No holds, in the same memory.
     pub(super) fn emptied(self) -> Self {
         let mut slots = self.slots;
@@ -314,7 +314,7 @@ impl Holds {
         }
     }
 
-    /// Like [`need`](Self::need), but with the most permits that were used at once since the peak was last forgotten.
+    /// Like [`need`](Self::need), but with the most permits that were used at once since the peak was last reset.
     pub(super) fn need_at_peak(&self, lease: Mode) -> Mode {
         match lease {
             Mode::Permits { of, take } if !self.is_empty() => permits(self.peak, take, of),
@@ -322,7 +322,7 @@ impl Holds {
         }
     }
 
-    pub(super) fn forget_peak(&mut self) {
+    pub(super) fn reset_peak(&mut self) {
         self.peak = self.permits;
     }
 

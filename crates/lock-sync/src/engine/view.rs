@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// One hold, as handles see it that may outlive its guard. It is made for the first handle or for observers, and keeps
 /// neither the lock nor the lease.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HoldView {
     key: Key,
     hold: HoldId,
     clock: Clock,
@@ -37,7 +37,7 @@ pub(crate) struct Held {
     told: Option<Told>,
 }
 
-impl Held {
+impl HoldView {
     pub(super) fn new(
         entry: &Arc<Entry>,
         right: &Right,

@@ -12,7 +12,7 @@ use super::verb::{known_to, release};
 
 /// Releases a claim, which may have the other mode. Repeats a failed release while a repetition can help and the lease
 /// may last.
-pub(super) async fn forget(
+pub(super) async fn withdraw(
     shared: Arc<Shared<impl Keyed>>,
     mut claim: Claim,
     other: Option<Mode>,
