@@ -37,6 +37,11 @@ impl Limit {
         Self { wait, end }
     }
 
+    /// Whether the caller does not wait at all.
+    pub(super) fn is_try(self) -> bool {
+        matches!(self.wait, Wait::Try)
+    }
+
     /// How long the next part of the wait may take.
     pub(crate) fn wait(self, lock: &BareLock) -> Wait {
         self.left(lock).map_or(self.wait, Wait::AtMost)

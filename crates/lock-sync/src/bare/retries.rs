@@ -8,7 +8,7 @@ use super::{BareLock, Limit};
 use crate::engine::{BACKOFF, Denial};
 
 /// The pauses between repeated requests. They go on until the limit of the caller or the limit of an outage. Without
-/// either limit, they go on for the length of a lease: after that, every earlier lease has ended.
+/// either limit, they go on for the length of a lease: after that, every earlier lease has ended. A try repeats nothing.
 pub(crate) struct Retries<'a> {
     lock: &'a BareLock,
     limit: Limit,
@@ -31,7 +31,7 @@ impl<'a> Retries<'a> {
             return Err(Denial::Timeout(Some(error)));
         }
         let over = now >= since + patience && (bounds_all || left.is_none());
-        if over || !error.is_retryable() {
+        if over || self.limit.is_try() || !error.is_retryable() {
             return Err(Denial::Failed(error));
         }
         let left = left.unwrap_or(Duration::MAX);

@@ -116,6 +116,8 @@ async fn the_lease_of_a_handle_that_was_dropped_can_be_had_at_once() {
             tokio::time::sleep(WAY / 2).await;
         }
         drop(cached().try_lock().await.unwrap());
+        // The driver learns that no handle is left.
+        tokio::time::sleep(WAY / 50).await;
         assert_eq!(pair.here.inspect("it").await.unwrap().holding, 0);
     }
 }

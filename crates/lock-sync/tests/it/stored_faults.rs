@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::StreamExt;
 use lock_core::memory::Verb;
 use lock_core::{Cell, CellBackend, ErrorKind, InspectBackend, Key};
-use lock_sync::{CommitError, LockError, LossReason, SaveError, StoredMutexGuard};
+use lock_sync::{CommitError, LockError, LossReason, SaveError, StoredMutexGuard, TryLockError};
 use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -35,6 +36,21 @@ async fn a_lost_answer_is_asked_for_again() {
         assert_eq!((snapshot.value, snapshot.version), (lost, Some(version)));
     }
     pair.all_released().await;
+}
+
+/// Its lease is one that the process has kept, and of whose value it does not know.
+#[tokio::test(start_paused = true)]
+async fn a_try_asks_for_the_value_once() {
+    let pair = short();
+    let (here, _) = pair.stored();
+    let keeper = pair.here.mutex("it", ()).unwrap().with_cache(TTL);
+    drop(keeper.lock().await.unwrap());
+    let (begin, before) = (Instant::now(), pair.ours.stats());
+    pair.ours.faults().on(Verb::Cell).fail(ErrorKind::NotReady);
+    let error = here.try_lock().await.unwrap_err();
+    assert!(matches!(error, TryLockError::Backend(_)), "{error:?}");
+    let sent = pair.ours.stats().since(before);
+    assert_eq!((sent.cells, begin.elapsed()), (1, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
