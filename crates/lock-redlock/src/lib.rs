@@ -79,7 +79,7 @@
 //! A lease that is held for longer than 50 ms gets the votes of the other nodes in the background. So it outlives the
 //! loss of any minority. A value beside the lock is written on all nodes, so a write in the first 50 ms asks the other
 //! nodes for their votes first, and takes two round trips. If a node answers late, the write takes up to two more round
-//! trips, or up to 20 ms if that is longer.
+//! trips, or up to 100 ms if that is longer.
 //!
 //! The rest of the work runs in the background, on a thread of the quorum or on [a runtime](Builder::on_runtime) of
 //! yours. The quorum releases votes that come too late, unless the lock is held. It repeats releases that a node has

@@ -14,8 +14,9 @@ use tokio::time::{Instant, sleep};
 use crate::few::{TRIP, TTL, first, of_five};
 use crate::support::{Cluster, Quorum, claim, granted, node, until};
 
-/// How long a write waits at least for the last nodes.
+/// How long a write waits at least for a node that refuses its vote, and for a node that does not answer.
 const REST: Duration = Duration::from_millis(20);
+const LATE: Duration = Duration::from_millis(100);
 
 /// Five nodes, of which three have just granted a lease.
 struct Held {
@@ -87,12 +88,12 @@ async fn a_write_does_not_wait_for_a_node_that_is_away() {
         took.push(held.write(Some(b"value")).await);
         held.release().await;
         // The quorum learns that the node has not answered for a while.
-        sleep(Duration::from_millis(50)).await;
+        sleep(2 * LATE).await;
         held.claim = claim("a");
         held.token = granted(&held.quorum, &held.claim, TTL).await.tokens.last();
     }
     // The second lease was asked of all nodes, to find out whether the node is back. So no node votes before it writes.
-    assert_eq!(took, [TRIP + REST, TRIP, 2 * TRIP]);
+    assert_eq!(took, [TRIP + LATE, TRIP, 2 * TRIP]);
     held.release().await;
     gate.open();
     until(|| held.cluster.leases() == 0).await;
@@ -157,7 +158,8 @@ async fn a_node_that_has_voted_for_a_contender_gets_no_value() {
     let contender = Acquire::new(claim("a"), TTL);
     let attempt = held.cluster.stores[held.other].try_acquire(&contender).await;
     assert!(matches!(attempt, Ok(AcquireOutcome::Granted(_))), "{attempt:?}");
-    assert_eq!(held.write(Some(b"value")).await, TRIP + REST);
+    let took = held.write(Some(b"value")).await;
+    assert!(took >= TRIP + REST && took <= REST + 3 * TRIP, "{took:?}");
     assert_eq!(held.kept_by(held.other).await, None);
     held.release().await;
     until(|| held.cluster.leases() == 1).await;
@@ -168,7 +170,7 @@ async fn a_node_that_has_voted_for_a_contender_gets_no_value() {
 async fn a_write_waits_for_a_vote_that_is_under_way() {
     let cluster = Cluster::of(3).await;
     let quorum = cluster.join().await;
-    node(&quorum, 2).faults().on(Verb::Vote).delay_requests(REST / 2);
+    node(&quorum, 2).faults().on(Verb::Vote).delay_requests(LATE / 2);
     let claim = claim("a");
     let token = granted(&quorum, &claim, TTL).await.tokens.last();
     let votes = node(&quorum, 2).stats().votes;
@@ -195,7 +197,7 @@ async fn a_node_whose_vote_has_no_answer_gets_values_after_the_next_renewal() {
         sleep(Duration::from_secs(1)).await;
         cluster.stores[2].load(&claim.key).await.unwrap().map(|cell| cell.value)
     };
-    slow.delay_replies(3 * REST);
+    slow.delay_replies(2 * LATE);
     assert_eq!(store(b"one").await, None);
     let renewal = quorum.renew(&Renew::new(claim.clone(), TTL)).await;
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");

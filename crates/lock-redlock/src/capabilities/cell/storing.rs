@@ -18,9 +18,12 @@ use crate::counts::{Fate, Writes};
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 
-/// The shortest time limit for the other nodes, after a majority has written the value. If nodes of the majority lose
-/// their data later, the other nodes have the value.
+/// The shortest time limits for the other nodes, after a majority has written the value. If nodes of the majority lose
+/// their data later, the other nodes have the value. A node that refuses its vote has the first time: its vote may be
+/// that of another claim for long. A node that does not answer has the second time: on a busy machine, an answer may be
+/// late by some tens of milliseconds.
 const REST: Duration = Duration::from_millis(20);
+const LATE: Duration = Duration::from_millis(100);
 
 /// How many times a write asks a node for its vote, and the pause before it asks or looks again.
 const TRIES: u32 = 20;
@@ -31,6 +34,8 @@ pub(super) struct Write {
     claim: Claim,
     token: FencingToken,
     value: Option<Vec<u8>>,
+    /// The time for nodes that refuse their votes is over.
+    is_hurried: AtomicBool,
     /// The write has ended, and sends the value to no further node. A later write may have the token of this write, and
     /// a node could not tell which of the two values is the later one.
     is_over: AtomicBool,
@@ -38,7 +43,8 @@ pub(super) struct Write {
 
 impl Write {
     pub(super) fn new(claim: &Claim, token: FencingToken, value: Option<Vec<u8>>) -> Self {
-        Self { claim: claim.clone(), token, value, is_over: AtomicBool::new(false) }
+        let (is_hurried, is_over) = Default::default();
+        Self { claim: claim.clone(), token, value, is_hurried, is_over }
     }
 
     /// Returns how many nodes have written the value, and the outcome.
@@ -54,17 +60,22 @@ impl Write {
         let owner = core.claims.view(&self.claim).owner;
         let write = Arc::new(self);
         let mut asked = write.ask(core, owner, absent);
-        let (mut writes, mut end) = (Writes::new(core.quorum, write.needs_all(), absent), None);
+        let mut writes = Writes::new(core.quorum, write.needs_all(), absent);
+        let mut ends = None;
         while asked.has_ready() || writes.is_open(asked.open()) {
-            if end.is_none() && writes.is_enough() {
-                end = Some(write.end(core, rest));
+            if ends.is_none() && writes.is_enough() {
+                ends = Some([rest, LATE.max(rest)].map(|rest| write.end(core, rest)));
             }
-            let answer = match end {
-                Some(end) => asked.next_until(end).await,
+            let is_hurried = write.is_hurried.load(Ordering::Relaxed);
+            let answer = match ends {
+                Some(ends) => asked.next_until(ends[usize::from(is_hurried)]).await,
                 None => asked.next().await,
             };
             match answer {
                 Some((node, answer)) => note(&mut writes, &asked, node, answer),
+                None if ends.is_some() && !is_hurried => {
+                    write.is_hurried.store(true, Ordering::Relaxed);
+                }
                 None => break,
             }
         }
@@ -124,7 +135,9 @@ impl Write {
                     tries += 1;
                     match Arc::clone(&core).vote(request, ballot, floor).await? {
                         Vote::Granted(_) => {}
-                        Vote::Busy { .. } => pause(&core.background, core.clock, PAUSE).await,
+                        Vote::Busy { .. } if !self.is_hurried.load(Ordering::Relaxed) => {
+                            pause(&core.background, core.clock, PAUSE).await;
+                        }
                         _ => break,
                     }
                 }
@@ -161,7 +174,7 @@ fn absent<N: QuorumNode>(core: &Core<N>, rest: Duration) -> NodeSet {
     let now = core.clock.now();
     let is_slow = |node: usize| {
         let pace = core.nodes[node].pace.lock();
-        pace.is_silent(now, rest) || pace.trip().is_some_and(|trip| trip > rest)
+        pace.is_silent(now, LATE.max(rest)) || pace.trip().is_some_and(|trip| trip > rest)
     };
     let is_out = |node: usize| core.nodes[node].state(|state| state.is_out());
     core.quorum.all().iter().filter(|&node| is_slow(node) || is_out(node)).collect()
