@@ -24,7 +24,7 @@ pub(crate) fn sources(root: &Path, folders: &[&str]) -> Sources {
 
 /// Where the laws are listed by name.
 const LAWS: &str = "lock-core/src/conformance/tables";
-/// The files of the cases. A test of their own sees to it that each case is tested.
+/// The files of the cases. A test in that folder checks that each case is tested.
 const CASES: &str = "tests/src/primitives";
 /// What stands before the name of a function, and before the name of a module with tests that a macro makes.
 const DECLARATIONS: [&str; 3] = ["fn ", "each!(", "each! { "];

@@ -65,8 +65,8 @@ impl Backoff {
         longest / 2 + longest.mul_f64(fraction.clamp(0.0, 1.0) / 2.0)
     }
 
-    /// Counts a failure, and returns a random pause between half and all of the pause of [`fail`](Self::fail). So clients
-    /// that failed together do not come back together.
+    /// Counts a failure, and returns a random pause between half and all of the pause of [`fail`](Self::fail). So
+    /// clients that failed together do not come back together.
     ///
     /// # Examples
     ///
@@ -126,7 +126,7 @@ pub fn scattered(time: Duration) -> Duration {
     (time / 2).saturating_add(time.mul_f64(fraction()))
 }
 
-/// A random number from 0, and below 1.
+/// A random number, at least 0 and below 1.
 fn fraction() -> f64 {
     // Without random bytes the clients meet, which costs a moment.
     f64::from(getrandom::u32().unwrap_or(0)) / (f64::from(u32::MAX) + 1.0)

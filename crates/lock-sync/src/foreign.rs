@@ -28,7 +28,7 @@ pub(crate) fn discard(waker: Option<Waker>) {
 
 /// A value of another crate whose drop may wake wakers, or drop them. The drop does not panic if such a waker panics.
 ///
-/// If the value is a future, so is this.
+/// If the value is a future, so is the shield.
 #[derive(Debug)]
 pub(crate) struct Shielded<T>(Option<T>);
 

@@ -154,7 +154,7 @@ pub async fn an_upgrade_goes_before_all_waiters<S: Converting>() {
     pair.all_free().await;
 }
 
-/// An upgrade that is dropped leaves the lock: another reader becomes upgradable, and is alone when the rest has left.
+/// An upgrade that is dropped leaves the lock: another reader becomes upgradable, and is alone when all other holders have left.
 pub async fn an_upgrade_that_is_dropped_lets_go_of_the_lock<S: Converting>() {
     let pair = Pair::<S>::new().await;
     let third = pair.third().await.rwlock("it", ()).unwrap();

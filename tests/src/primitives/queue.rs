@@ -77,7 +77,7 @@ async fn until_refused<C>(lock: &RwLock<(), C>) {
     eventually_async("no further reader enters", SOON, refused).await;
 }
 
-/// Later readers wait behind a writer, those of a client that reads among them. Readers in a row enter together.
+/// Later readers wait behind a writer, even if their client already reads. Readers in a row enter together.
 pub async fn a_waiting_writer_holds_back_later_readers<S: Stage>() {
     let pair = Pair::<S>::new().await;
     let elsewhere = pair.third().await.rwlock("it", ()).unwrap();

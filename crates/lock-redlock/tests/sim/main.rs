@@ -50,8 +50,8 @@
 //! after the release of its claim. Where nothing may be left until a lease ends, no request arrives twice, because a vote
 //! that arrives again after its refusal lasts as long as its lease.
 //!
-//! Each kind of story is told some hundred times. A story with leases on hundreds of keys takes long, so it is told for each
-//! fiftieth seed. For more stories, and for one again that went wrong:
+//! Each kind of story is told some hundred times. A story with leases on hundreds of keys takes long, so it is told for
+//! each fiftieth seed. For more stories, and for one again that went wrong:
 //!
 //! ```text
 //! LOCK_SIM_SEEDS=100000 cargo test --release -p lock-redlock --test sim

@@ -46,8 +46,8 @@ impl BareLock {
         self.ask(self.shared().backend.release(claim)).await
     }
 
-    /// Listens for hints about this key: on the runtime of this task if it is fit to listen, and else on that of the
-    /// driver. A client may hear all hints on the runtime of its first watch, and so also each grant.
+    /// Listens for hints about this key, on the runtime of this task if that has several threads, and otherwise on the
+    /// driver. A client may hear all its hints, and so all pushed grants, on the runtime of its first watch.
     ///
     /// If the runtime ends, the watch ends, too.
     pub(crate) async fn watch(&self) -> Result<Watch, Error> {

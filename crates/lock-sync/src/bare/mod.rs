@@ -152,7 +152,7 @@ impl BareLock {
         Gathering::begin(locks.iter().map(|lock| &lock.entry))
     }
 
-    /// What all handles of this key know of the end of their semaphore.
+    /// Whether the semaphore of this key is closed for all, as far as this process knows.
     pub(crate) fn closed_for_all(&self) -> Arc<ClosedForAll> {
         self.shared().closed_for_all(self.key())
     }

@@ -8,7 +8,8 @@ use super::{BareLock, Limit};
 use crate::engine::{BACKOFF, Denial};
 
 /// The pauses between repeated requests. They go on until the limit of the caller or the limit of an outage. Without
-/// either limit, they go on for the length of a lease: after that, every earlier lease has ended. A try repeats nothing.
+/// either limit, they go on for the length of a lease: after that, every earlier lease has ended. A try repeats no
+/// request.
 pub(crate) struct Retries<'a> {
     lock: &'a BareLock,
     limit: Limit,

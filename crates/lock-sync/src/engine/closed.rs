@@ -1,4 +1,4 @@
-//! What a process knows of the end of a semaphore.
+//! Whether a semaphore is closed for all, as far as this process knows.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ impl ClosedForAll {
     pub(crate) fn learn(&self, before: Known, is_closed: bool) {
         if before.is_closed() != is_closed {
             let Known(number) = before;
-            // This fails if there was a change since, which may be newer than the answer.
+            // If there was a change since, this fails: the change may be newer than the answer.
             let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
             let _ = self.0.compare_exchange(number, number + 1, set, fetch);
         }
@@ -36,7 +36,7 @@ impl ClosedForAll {
 
     /// This process has destroyed the semaphore. The next one with its name is open.
     pub(crate) fn reopen(&self) {
-        // Even if the semaphore was not known to be closed: an earlier request may yet be refused.
+        // Also if the semaphore was not known to be closed: the store may yet refuse an earlier request.
         let next = |number: u64| Some((number | 1) + 1);
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }

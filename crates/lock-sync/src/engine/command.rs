@@ -53,7 +53,7 @@ impl<E: Driven> Errand for Command<E> {
                 for ending in entry.begin_releases() {
                     tokio::spawn(Running::release(&entry, ending, Home::Driver).run());
                 }
-                // Before the flight ends: the entry may release more leases when it goes.
+                // The entry goes before the flight ends, because its drop may release more leases.
                 drop(entry);
             }
             Self::Withdraw(shared, claim, other, ttl, flight) => {

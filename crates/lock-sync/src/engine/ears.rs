@@ -21,7 +21,7 @@ pub(super) struct Ears {
     runtime: Mutex<Option<Handle>>,
 }
 
-/// The current runtime, if it is fit to listen, because it has several threads.
+/// The current runtime, if it has several threads: only such a runtime is fit to listen.
 pub(crate) fn fit_to_listen() -> Option<Handle> {
     let here = Handle::try_current().ok()?;
     (here.runtime_flavor() == RuntimeFlavor::MultiThread).then_some(here)

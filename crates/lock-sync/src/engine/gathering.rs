@@ -38,7 +38,7 @@ impl KeyTry {
         Self { entry: Arc::clone(entry), standing: Standing::Gone, begun }
     }
 
-    /// The try has its outcome. Returns the denial, if it is one.
+    /// The try has its outcome. Returns the denial, if the outcome is one.
     fn answered(&mut self, outcome: Result<Ticket, Denial>) -> Option<Denial> {
         let begun = self.begun.take();
         match outcome {

@@ -42,7 +42,7 @@ pub(super) struct Waiting {
     part: Option<Part>,
     /// From the first poll on: whether the semaphore was known to be closed for all.
     began: Option<Known>,
-    /// From the first poll on, if something may come before the wait for the lock.
+    /// The limit of the wait. `Some` from the first poll on if a preface may come before the lock.
     limit: Option<Limit>,
     has_declared: bool,
 }
@@ -102,7 +102,7 @@ impl Waiting {
         }
     }
 
-    /// The wait begins. Something may come before the lock.
+    /// Begins the wait, with a preface if one is due.
     fn begin(&mut self, semaphore: &Semaphore) -> Known {
         let known = semaphore.closed_for_all.known();
         self.began = Some(known);

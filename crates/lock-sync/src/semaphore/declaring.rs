@@ -131,7 +131,7 @@ impl Semaphore {
         })
     }
 
-    /// This ends when the handle is closed.
+    /// A preface with this work. It also ends when the handle is closed.
     fn preface(&self, work: impl Future<Output = Result<(), Denial>> + Send + 'static) -> Preface {
         let closing = Arc::clone(&self.closing);
         Preface(Mutex::new(
@@ -158,8 +158,8 @@ impl Semaphore {
     }
 }
 
-/// What comes before a wait for permits: a declaration of the number, or a question. The mutex is never locked: it makes
-/// the future `Sync`.
+/// What comes before a wait for permits: a declaration of the number, or a question. The mutex is never locked: it
+/// makes the future `Sync`.
 pub(super) struct Preface(Mutex<BoxFuture<'static, Result<(), Denial>>>);
 
 impl Preface {

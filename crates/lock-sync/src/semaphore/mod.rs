@@ -108,7 +108,7 @@ pub struct Semaphore {
     declared: u32,
     declaring: Arc<Declaring>,
     closing: Arc<Closing>,
-    /// What all handles of this key know.
+    /// Whether the semaphore is closed for all, as far as this process knows.
     closed_for_all: Arc<ClosedForAll>,
 }
 
@@ -330,10 +330,10 @@ impl Semaphore {
     /// The handle knows this once it was [closed](Self::close), and after the first refused request if the locks are
     /// [shut down](crate::Locks::shutdown).
     ///
-    /// That the semaphore is [closed for all](Self::close_for_all) is known to all handles of this name that one
-    /// [`Locks`](crate::Locks) and its clones made. They know it once `close_for_all` of one of them has returned,
-    /// or the store has told one of them: it refused a request for permits, or answered
-    /// [`is_closed_for_all`](Self::is_closed_for_all) or [`available_permits`](Self::available_permits). They know of
+    /// All handles of this name that one [`Locks`](crate::Locks) and its clones made know together whether the semaphore
+    /// is [closed for all](Self::close_for_all). They learn it when `close_for_all` of one of them returns, or from an
+    /// answer of the store to one of them: a refused request for permits,
+    /// [`is_closed_for_all`](Self::is_closed_for_all) or [`available_permits`](Self::available_permits). They learn of
     /// the end of this state after [`Locks::destroy`](crate::Locks::destroy). If another process calls `destroy`, they
     /// hear of that with the next answer of the store: an acquisition asks before it fails.
     pub fn is_closed(&self) -> bool {

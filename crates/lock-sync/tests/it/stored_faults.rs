@@ -38,7 +38,7 @@ async fn a_lost_answer_is_asked_for_again() {
     pair.all_released().await;
 }
 
-/// Its lease is one that the process has kept, and of whose value it does not know.
+/// The process has kept the lease, and does not know its value.
 #[tokio::test(start_paused = true)]
 async fn a_try_asks_for_the_value_once() {
     let pair = short();

@@ -18,11 +18,13 @@ use crate::counts::{Fate, Writes};
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 
-/// The shortest time limits for the other nodes, after a majority has written the value. If nodes of the majority lose
-/// their data later, the other nodes have the value. A node that refuses its vote has the first time: its vote may be
-/// that of another claim for long. A node that does not answer has the second time: on a busy machine, an answer may be
-/// late by some tens of milliseconds.
+/// For at least this time, a write waits for a node that refuses its vote, after a majority has written the value:
+/// another claim may have that vote for long. If nodes of the majority lose their data later, the other nodes have the
+/// value.
 const REST: Duration = Duration::from_millis(20);
+
+/// For at least this time, a write waits for a node that does not answer: on a busy machine, an answer may be late by
+/// some tens of milliseconds.
 const LATE: Duration = Duration::from_millis(100);
 
 /// How many times a write asks a node for its vote, and the pause before it asks or looks again.

@@ -37,8 +37,9 @@ impl<W> Machine<W> {
         returns
     }
 
-    /// No handle of this process is left, and nothing listens. The leases that no holder uses go back. `is_found`: a
-    /// new handle finds this machine. Otherwise the machine drops these claims.
+    /// No handle of this process is left, and nothing listens. The leases that no holder uses go back. If new handles
+    /// find this machine (`is_found`), it keeps these claims until the store has the leases back. Otherwise it drops them
+    /// at once.
     pub(in super::super) fn part(&mut self, is_found: bool) {
         self.watch_ended(None);
         (self.watch, self.watch_failures) = (Watching::Off, 0);
