@@ -42,11 +42,10 @@ impl Driven for Entry {
         let watch = watch(listener, self.shared.clone(), self.key.clone());
         let task = runtime.spawn(watch).abort_handle();
         let mut state = self.lock();
-        if state.watch.is(number) {
-            state.watch.runs(task);
-        } else {
-            drop(state);
-            task.abort();
+        let over = if state.watch.is(number) { state.watch.runs(task) } else { Some(task) };
+        drop(state);
+        if let Some(over) = over {
+            over.abort();
         }
     }
 }

@@ -24,9 +24,9 @@ impl WatchTask {
         self.number == number
     }
 
-    /// The task runs.
-    pub(super) fn runs(&mut self, task: AbortHandle) {
-        self.task = Some(task);
+    /// The task runs. Returns the former task, to be aborted once the entry is unlocked.
+    pub(super) fn runs(&mut self, task: AbortHandle) -> Option<AbortHandle> {
+        self.task.replace(task)
     }
 
     pub(super) fn stop(&mut self) {

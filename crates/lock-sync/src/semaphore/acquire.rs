@@ -66,8 +66,8 @@ impl Waiting {
         semaphore: &Semaphore,
         context: &mut Context<'_>,
     ) -> Poll<Result<Holds, Denial>> {
-        let began = self.began.unwrap_or_else(|| self.begin(semaphore));
         loop {
+            let began = self.began.unwrap_or_else(|| self.begin(semaphore));
             if semaphore.ends(began) {
                 // Dropping the wait undoes its request, and a grant that the caller has not seen.
                 self.part = None;
@@ -130,8 +130,10 @@ impl Waiting {
         self.has_declared
     }
 
-    /// The preface is over.
+    /// The preface is over. If the semaphore was closed for all before, the store has said that it is open.
     fn go_on(&mut self, semaphore: &Semaphore) {
+        self.began =
+            Some(semaphore.closed_for_all.known()).filter(|it| !it.is_closed()).or(self.began);
         if self.declares_first(semaphore) {
             return;
         }

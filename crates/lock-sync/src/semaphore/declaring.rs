@@ -10,7 +10,7 @@ use lock_core::{Error, ErrorKind, PermitBackend, Resize};
 
 use super::Semaphore;
 use super::declaration::{Declaration, Declaring};
-use crate::bare::{BareLock, Denial, Known, Limit, Retries, Wait};
+use crate::bare::{BareLock, Denial, Known, Limit, Retries};
 
 impl Semaphore {
     /// Sets what happens if another number of permits was declared before for this name. The default is
@@ -176,13 +176,9 @@ async fn declare_patiently(
     declaring: Arc<Declaring>,
     limit: Limit,
 ) -> Result<(), Denial> {
-    let tries_once = matches!(limit.wait(&lock), Wait::Try);
     let mut retries = Retries::new(&lock, limit);
     let declared = async {
         while let Err(error) = lock.ask(backend.resize(lock.key(), of, Resize::Declare)).await {
-            if tries_once {
-                return Err(Denial::Failed(error));
-            }
             retries.after(error).await?;
         }
         Ok(())

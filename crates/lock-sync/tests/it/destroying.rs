@@ -1,12 +1,13 @@
 //! What is left of a lock that was destroyed, and when it is not destroyed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::memory::{MemoryBackend, Verb};
 use lock_core::{ErrorKind, Label, PermitBackend as _};
 use lock_sync::{AcquireError, DestroyError, LockError, Locks, Semaphore, StoredMutexGuard};
 
-use crate::support::{Pair, poll_once};
+use crate::support::{Pair, eventually, poll_once};
 
 #[test]
 fn the_future_is_send() {
@@ -74,6 +75,23 @@ async fn the_handles_of_a_semaphore_are_open_again() {
     pair.there.destroy("it").await.unwrap();
     assert!(!handles[0].is_closed_for_all().await.unwrap());
     assert!(!handles[1].is_closed(), "the answer says so to every handle");
+}
+
+/// The wait begins while the process knows that the semaphore is closed, and asks first.
+#[tokio::test]
+async fn a_wait_that_found_the_next_semaphore_open_learns_that_it_is_closed() {
+    let pair = Pair::threaded();
+    let here = Arc::new(pair.here.semaphore("it", 1).unwrap());
+    let elsewhere = pair.there.semaphore("it", 1).unwrap();
+    here.close_for_all().await.unwrap();
+    pair.there.destroy("it").await.unwrap();
+    let _permit = elsewhere.acquire().await.unwrap();
+    assert!(here.is_closed());
+    let waiting = tokio::spawn(Arc::clone(&here).acquire_owned());
+    eventually("it has asked", || !here.is_closed()).await;
+    elsewhere.close_for_all().await.unwrap();
+    assert_eq!(waiting.await.unwrap().err(), Some(AcquireError::Closed));
+    assert!(here.is_closed());
 }
 
 #[tokio::test]

@@ -19,9 +19,9 @@ use crate::Redlock;
 /// A write asks all nodes. A node that has not voted for the lease votes before it gets the value. When a majority has
 /// written the value, the write waits for the other nodes. For a node that does not answer, it waits for two round trips
 /// of a quorum, but at least 100 ms. For a node whose vote another client has, it waits for two round trips, but at least
-/// 20 ms. It never waits longer than the lease. It does not wait for a missing node, or for a node whose round trip takes
-/// longer than 20 ms and than two round trips of a quorum. So the value is usually on all nodes that answer, and outlives
-/// the loss of a minority.
+/// 20 ms. It never waits longer than half of the rest of the lease. It does not wait for a missing node, or for a node
+/// whose round trip takes longer than 20 ms and than two round trips of a quorum. So the value is usually on all nodes
+/// that answer, and outlives the loss of a minority.
 /// These nodes may lack the value: a missing node; a node whose vote another client has during that time; and a node
 /// whose vote or renewal for this lease has not come by then. The quorum copies the value to no node later. A node that
 /// has lost its data votes again after a while, and counts as a node that never had the value. If the nodes that missed

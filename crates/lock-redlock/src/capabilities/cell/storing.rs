@@ -157,11 +157,12 @@ impl Write {
         core.call(ballot.node, "store", |it| it.store(&known, self.token, value)).await
     }
 
-    /// Until when the write waits for the last nodes. A commit has to release the lease before the lease ends.
+    /// Until when the write waits for the last nodes: for half of the lease at most, because a commit has to release the
+    /// lease before the lease ends.
     fn end<N: QuorumNode>(&self, core: &Core<N>, rest: Duration) -> Instant {
         let now = core.clock.now();
         let held = core.claims.held(&self.claim, now);
-        held.map_or(now, |held| held.valid_until.min(now + rest))
+        held.map_or(now, |held| now + rest.min(held.valid_until.saturating_duration_since(now) / 2))
     }
 
     /// Whether the answers of all nodes count: the quorum removes the mark only if every node has it.

@@ -76,6 +76,7 @@ impl<T, C: Codec<T>> StoredMutex<T, C> {
     /// # Errors
     ///
     /// - [`TryLockError::WouldBlock`] if the lock has a holder, or another task of this process waits for it;
+    /// - [`TryLockError::Backend`] if a request has failed: the call repeats none;
     /// - else as [`lock`](Self::lock).
     ///
     /// # Examples
