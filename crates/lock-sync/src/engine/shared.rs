@@ -307,7 +307,8 @@ impl<E: Keyed> Shared<E> {
         self.registry().entries.get(key).map(|named| named.all().collect()).unwrap_or_default()
     }
 
-    /// Whether the semaphore of this key is closed for all, as far as this process knows. A handle of this key must exist.
+    /// Whether the semaphore of this key is closed for all, as far as this process knows. A handle of this key must
+    /// exist.
     pub(crate) fn closed_for_all(&self, key: &Key) -> Arc<ClosedForAll> {
         let mut registry = self.registry();
         let named = registry.entries.get_mut(key);

@@ -21,11 +21,11 @@ use crate::Redlock;
 /// of a quorum, but at least 100 ms. For a node whose vote another client has, it waits for two round trips, but at least
 /// 20 ms. It never waits longer than half of the rest of the lease. It does not wait for a missing node, or for a node
 /// whose round trip takes longer than 20 ms and than two round trips of a quorum. So the value is usually on all nodes
-/// that answer, and outlives the loss of a minority.
-/// These nodes may lack the value: a missing node; a node whose vote another client has during that time; and a node
-/// whose vote or renewal for this lease has not come by then. The quorum copies the value to no node later. A node that
-/// has lost its data votes again after a while, and counts as a node that never had the value. If the nodes that missed
-/// the value and the nodes that lost it are a majority, a load may not see the value.
+/// that answer, and outlives the loss of a minority. These nodes may lack the value: a missing node; a node whose vote
+/// another client has during that time; and a node whose vote or renewal for this lease has not come by then. The quorum
+/// copies the value to no node later. A node that has lost its data votes again after a while, and counts as a node that
+/// never had the value. If the nodes that missed the value and the nodes that lost it are a majority, a load may not see
+/// the value.
 ///
 /// A value counts as not written only if every node has refused it. If fewer nodes than a majority report that they
 /// have written the value, and a node may have the value or was not asked, the write fails with a retryable error.

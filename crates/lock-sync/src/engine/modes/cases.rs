@@ -24,7 +24,8 @@ fn truth(nth: usize) -> Event {
     Event::Answer(nth, Answer::Truth)
 }
 
-/// Found once in about 60 000 cases: a semaphore kept such permits for its whole life, because a later grant had higher tokens.
+/// Found once in about 60 000 cases: a semaphore kept such permits for its whole life, because a later grant had higher
+/// tokens.
 #[test]
 fn permits_without_a_holder_are_given_back() {
     with_permits(vec![
