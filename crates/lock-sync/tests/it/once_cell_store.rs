@@ -23,6 +23,26 @@ async fn setting_gives_the_value_back_if_the_store_fails() {
     assert!(matches!(&error, SetError::Failed(2, OnceCellError::Backend(_))), "{error:?}");
 }
 
+/// A task of the same cell that is about to load the value hides the value from no caller.
+#[tokio::test]
+async fn setting_finds_a_value_that_another_task_is_loading() {
+    let pair = Pair::threaded();
+    let (here, there) = pair.cells();
+    there.set(1).await.unwrap();
+    let cells = pair.ours.faults().on(Verb::Cell);
+    let held = cells.hold_requests();
+    let mut loading = Box::pin(here.get_or_init(async || 2));
+    tokio::select! {
+        _ = &mut loading => panic!("the store has not answered"),
+        () = held.arrived(1) => {}
+    }
+    // Later requests pass.
+    drop(cells.hold_requests());
+    assert!(here.set(3).await.unwrap_err().is_already_init_err());
+    drop(held);
+    assert_eq!(*loading.await.unwrap(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn hints_that_never_come_cost_time_but_nothing_else() {
     let pair = short();

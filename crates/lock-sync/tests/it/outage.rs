@@ -221,7 +221,9 @@ async fn a_backend_that_panics_is_an_error() {
         }
     }
 
-    let mutex = lock_sync::Locks::new(Panics).mutex("it", ()).unwrap();
+    // A claim whose release panics counts as held until its lease is over.
+    let locks = lock_sync::Locks::builder(Panics).ttl(Duration::from_secs(1)).build().unwrap();
+    let mutex = locks.mutex("it", ()).unwrap();
     for _ in 0..2 {
         let Err(LockError::Backend(error)) = mutex.lock().await else { panic!() };
         assert_eq!(error.to_string(), "the backend panicked: a bug");

@@ -167,13 +167,14 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
         if self.initialized() {
             return Err(SetError::AlreadyInitializedError(value));
         }
-        let Some(_turn) = self.try_turn() else {
-            return Err(SetError::InitializingError(value));
+        let locked = match self.try_turn() {
+            // The lock comes first, so that no other attempt gets between the load and the store.
+            Some(turn) => self.remote.lock(Wait::Try).await.map(|hold| (turn, hold)),
+            // Another task of this cell makes the value, or is about to load one.
+            None => Err(Denial::WouldBlock),
         };
-        // The lock comes first, so that no other attempt gets between the load and the store.
-        let locked = self.remote.lock(Wait::Try).await;
         let failed = match locked {
-            Ok(hold) => match self.find_under(&hold, Limit::none()).await {
+            Ok((_turn, hold)) => match self.find_under(&hold, Limit::none()).await {
                 Ok(Some(_)) => return Err(SetError::AlreadyInitializedError(value)),
                 Ok(None) => match self.send(&hold, &value).await {
                     Ok(()) => {
