@@ -56,7 +56,7 @@ async fn a_url_refuses_an_old_version_unless_it_allows_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_doctor_examines_the_members_and_reports_an_old_version() {
     // The leader stays, also if the machine is busy.
-    let cluster = EtcdCluster::with(&["--election-timeout=5000"]);
+    let cluster = EtcdCluster::with(&["--election-timeout=3000"]);
     cluster.leader();
     let report = doctor(&cluster.url()).await.unwrap();
     let mut expected = vec![(Severity::Info, "coarse-leases")];

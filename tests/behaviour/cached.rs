@@ -117,7 +117,7 @@ fn a_process_that_stands_still_keeps_it_for_the_rest_of_the_lease() {
 async fn it_is_renewed_until_it_was_idle_for_long_enough() {
     // A renewal may be two seconds late.
     const LEASE: Duration = Duration::from_secs(4);
-    const IDLE: Duration = Duration::from_secs(10);
+    const IDLE: Duration = Duration::from_secs(6);
     let pair = Pair::with(|redis| redis, |locks| locks.ttl(LEASE));
     let mutex = pair.here.mutex("it", ()).unwrap().with_cache(IDLE);
     let guard = soon(mutex.lock()).await.unwrap();

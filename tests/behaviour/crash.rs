@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use lock_tests::{RedisServer, Worker, eventually};
+use lock_tests::{Crew, RedisServer, Worker, eventually};
 
 use crate::support::{
-    AT_ONCE, CLAIM, Crew, LOCK, Leftovers, QUEUE, ROUNDING, SLACK, SOON, THIRD, TTL, kill_noticed,
+    AT_ONCE, CLAIM, LOCK, Leftovers, QUEUE, ROUNDING, SLACK, SOON, THIRD, TTL, kill_noticed,
     line_up, now, options, ttl_of, until_in_line, workers,
 };
 

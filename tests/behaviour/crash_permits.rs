@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(3);
 
 #[test]
 fn the_permits_of_a_holder_come_back_with_its_lease_and_no_others() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [victim] = workers(&server, LEASE);
         let [heir] = workers(&server, TTL);
@@ -52,7 +52,7 @@ fn the_permits_of_a_holder_come_back_with_its_lease_and_no_others() {
         heir.unlock("it");
         other.unlock("it");
         server.assert_all_free();
-    }
+    });
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn permits_that_were_forgotten_do_not_come_back() {
 
 #[test]
 fn a_dead_waiter_for_many_permits_delays_others_only_for_its_place() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [holder] = workers(&server, TTL);
         // The waiters ask again every third of a place.
@@ -110,7 +110,7 @@ fn a_dead_waiter_for_many_permits_delays_others_only_for_its_place() {
             next.unlock("it");
             victim.locked("it", AT_ONCE);
         }
-    }
+    });
 }
 
 #[test]

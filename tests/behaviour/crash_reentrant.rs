@@ -20,7 +20,7 @@ fn as_a_new_owner() -> String {
 
 #[test]
 fn the_one_that_is_left_keeps_the_lock() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         // Either the victim entered first, or it entered the lock that the other process held.
         for was_first in [false, true] {
             let server = RedisServer::start();
@@ -58,12 +58,12 @@ fn the_one_that_is_left_keeps_the_lock() {
             stranger.unlock("it");
             server.assert_all_free();
         }
-    }
+    });
 }
 
 #[test]
 fn the_last_to_die_holds_the_others_up_for_its_lease() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [victim] = workers(&server, LEASE);
         let [first, stranger] = workers(&server, TTL);
@@ -79,7 +79,7 @@ fn the_last_to_die_holds_the_others_up_for_its_lease() {
         let waited = locked.at.saturating_duration_since(since);
         assert!(waited + ROUNDING >= left, "{fate:?}: after {waited:?}, with {left:?} to go");
         assert!(locked.token() > token);
-    }
+    });
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn assert_lost(sleeper: &Worker) {
 
 #[test]
 fn a_reader_costs_a_writer_its_lease() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [victim] = workers(&server, LEASE);
         let [other, writer] = workers(&server, TTL);
@@ -61,7 +61,7 @@ fn a_reader_costs_a_writer_its_lease() {
         assert_eq!(other.try_lock("it read"), None);
         writer.unlock("it");
         server.assert_all_free();
-    }
+    });
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_writer_waits_for_the_lease_of_a_dead_reader_and_not_of_one_that_left() {
 
 #[test]
 fn a_reader_costs_other_readers_nothing() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [victim] = workers(&server, LEASE);
         let other = steady(&server);
@@ -102,12 +102,12 @@ fn a_reader_costs_other_readers_nothing() {
         assert!(writer.poll("locked it").is_none(), "{fate:?}: a writer beside a reader");
         other.unlock("it");
         writer.locked("it", AT_ONCE);
-    }
+    });
 }
 
 #[test]
 fn a_writer_costs_readers_its_lease_and_then_they_enter_together() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [victim] = workers(&server, LEASE);
         let readers: [Worker; 3] = workers(&server, TTL);
@@ -135,12 +135,12 @@ fn a_writer_costs_readers_its_lease_and_then_they_enter_together() {
             reader.unlock("it");
         }
         writer.locked("it", AT_ONCE);
-    }
+    });
 }
 
 #[test]
 fn a_dead_waiting_writer_delays_readers_only_for_its_place() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [reader] = workers(&server, TTL);
         // The waiters ask again every third of a place.
@@ -162,7 +162,7 @@ fn a_dead_waiting_writer_delays_readers_only_for_its_place() {
             late.unlock("it");
             victim.locked("it", AT_ONCE);
         }
-    }
+    });
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_dead_writer_at_the_head_is_passed_over_when_the_reader_leaves() {
 
 #[test]
 fn an_upgrade_ends_with_its_process_and_keeps_no_reader_out() {
-    for fate in Fate::ALL {
+    Fate::each(|fate| {
         let server = RedisServer::start();
         let [victim, late, heir] = workers(&server, LEASE);
         let other = steady(&server);
@@ -213,7 +213,7 @@ fn an_upgrade_ends_with_its_process_and_keeps_no_reader_out() {
         assert!(heir.poll("upgraded it").is_none(), "a writer beside a reader");
         late.unlock("it");
         heir.wait_for("upgraded it", AT_ONCE);
-    }
+    });
 }
 
 #[test]

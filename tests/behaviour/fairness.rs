@@ -4,9 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use lock_core::Instant;
-use lock_tests::{RedisServer, Worker, WorkerBuilder, eventually, lock_worker};
-
-use crate::support::{Crew, SOON, Turn};
+use lock_tests::{Crew, RedisServer, SOON, Turn, Worker, WorkerBuilder, eventually, lock_worker};
 
 const PROCESSES: usize = 4;
 const TASKS: u32 = 3;

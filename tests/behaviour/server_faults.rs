@@ -166,36 +166,38 @@ async fn a_waiter_gets_in_when_the_server_comes_back_empty() {
 
 #[tokio::test]
 async fn a_paused_server_costs_a_typed_error_and_no_lease() {
+    futures::future::join_all(["ALL", "WRITE"].map(go_on_after_a_pause)).await;
+}
+
+async fn go_on_after_a_pause(mode: &str) {
     // A busy server answers within the timeout. Two calls that fail end before the pause does.
     let lease = Duration::from_secs(15);
     let timeout = Duration::from_secs(1);
-    for mode in ["ALL", "WRITE"] {
-        let pair = Pair::with(|redis| redis.command_timeout(timeout), |locks| locks.ttl(lease));
-        let (here, there) = pair.mutexes();
-        let guard = soon(there.lock()).await.unwrap();
-        let elsewhere = Arc::new(pair.here.mutex("elsewhere", ()).unwrap());
-        let limited = pair.here.mutex("limited", ()).unwrap();
-        assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
-        let deadline = MutexGuard::lease(&guard).valid_until();
-        pair.server.cli(&["CLIENT", "PAUSE", "9000", mode]);
+    let pair = Pair::with(|redis| redis.command_timeout(timeout), |locks| locks.ttl(lease));
+    let (here, there) = pair.mutexes();
+    let guard = soon(there.lock()).await.unwrap();
+    let elsewhere = Arc::new(pair.here.mutex("elsewhere", ()).unwrap());
+    let limited = pair.here.mutex("limited", ()).unwrap();
+    assert!(matches!(soon(here.try_lock()).await, Err(TryLockError::WouldBlock)));
+    let deadline = MutexGuard::lease(&guard).valid_until();
+    pair.server.cli(&["CLIENT", "PAUSE", "9000", mode]);
 
-        let error = soon(elsewhere.try_lock()).await.unwrap_err();
-        let TryLockError::Backend(error) = error else { panic!("{mode}: {error:?}") };
-        assert_eq!(error.kind(), ErrorKind::Timeout, "{mode}");
-        let error = soon(limited.lock_timeout(timeout * 3)).await.unwrap_err();
-        assert!(matches!(error, LockError::Timeout { source: Some(_) }), "{mode}: {error:?}");
+    let error = soon(elsewhere.try_lock()).await.unwrap_err();
+    let TryLockError::Backend(error) = error else { panic!("{mode}: {error:?}") };
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{mode}");
+    let error = soon(limited.lock_timeout(timeout * 3)).await.unwrap_err();
+    assert!(matches!(error, LockError::Timeout { source: Some(_) }), "{mode}: {error:?}");
 
-        // The waiter gets the lock when the pause is over, and the holder's renewal succeeds then.
-        drop(soon(elsewhere.lock()).await.unwrap());
-        eventually_async("it is renewed", SOON, async || {
-            MutexGuard::lease(&guard).valid_until() > deadline
-        })
-        .await;
-        assert!(MutexGuard::lease(&guard).is_valid(), "{mode}");
-        soon(MutexGuard::release(guard)).await.unwrap();
-        drop(soon(here.lock()).await.unwrap());
-        pair.server.assert_all_free();
-    }
+    // The waiter gets the lock when the pause is over, and the holder's renewal succeeds then.
+    drop(soon(elsewhere.lock()).await.unwrap());
+    eventually_async("it is renewed", SOON, async || {
+        MutexGuard::lease(&guard).valid_until() > deadline
+    })
+    .await;
+    assert!(MutexGuard::lease(&guard).is_valid(), "{mode}");
+    soon(MutexGuard::release(guard)).await.unwrap();
+    drop(soon(here.lock()).await.unwrap());
+    pair.server.assert_all_free();
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! What wakes a waiter that has no place in the queue, each source alone.
 
-use lock_sync::{MutexGuard, OwnedMutexGuard};
 use std::time::Duration;
 
+use futures::future::join_all;
 use lock_redis::{Notifications, Protocol};
+use lock_sync::{MutexGuard, OwnedMutexGuard};
 use lock_tests::RedisServer;
 
 use crate::support::{LOCK, Pair, TTL, soon, ttl_of, until_heard, until_refused, waiting};
@@ -57,19 +58,20 @@ async fn assert_woken(pair: &Pair) {
 
 #[tokio::test]
 async fn keyspace_notifications_alone() {
-    for protocol in PROTOCOLS {
-        for (notifications, flags) in [
-            (Notifications::Require, "Kg$xe"),
-            (Notifications::IfPresent, "Kg$xe"),
-            (Notifications::Enable, "\"\""),
-        ] {
-            let server = RedisServer::builder().config("notify-keyspace-events", flags).start();
-            let sources = Sources { notifications, messages: false };
-            let pair = pair(server, protocol, sources, TTL);
-            assert_woken(&pair).await;
-            assert_eq!(pair.server.commandstats().calls("publish"), 0);
-        }
-    }
+    let ways = [
+        (Notifications::Require, "Kg$xe"),
+        (Notifications::IfPresent, "Kg$xe"),
+        (Notifications::Enable, "\"\""),
+    ];
+    let all = PROTOCOLS.iter().flat_map(|protocol| ways.map(|way| (*protocol, way)));
+    let woken = all.map(|(protocol, (notifications, flags))| async move {
+        let server = RedisServer::builder().config("notify-keyspace-events", flags).start();
+        let sources = Sources { notifications, messages: false };
+        let pair = pair(server, protocol, sources, TTL);
+        assert_woken(&pair).await;
+        assert_eq!(pair.server.commandstats().calls("publish"), 0);
+    });
+    join_all(woken).await;
 }
 
 #[tokio::test]
@@ -85,30 +87,32 @@ async fn the_message_of_the_release_alone() {
 
 #[tokio::test]
 async fn the_timer_alone() {
-    let lease = Duration::from_secs(2);
-    for protocol in PROTOCOLS {
-        let server = RedisServer::builder().config("notify-keyspace-events", "Kg$xe").start();
-        let sources = Sources { notifications: Notifications::Off, messages: false };
-        let pair = pair(server, protocol, sources, lease);
-        let (here, there) = pair.mutexes();
-        let before = pair.server.commandstats();
-        // One holder that releases early, and one whose lease runs out.
-        let held = soon(there.lock()).await.unwrap();
-        let waiting = waiting(&here);
-        until_refused(&pair.server, &before).await;
-        MutexGuard::release(held).await.unwrap();
-        OwnedMutexGuard::release(waiting.served().await).await.unwrap();
+    join_all(PROTOCOLS.map(woken_by_the_timer)).await;
+}
 
-        pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "3000"]);
-        let left = ttl_of(&pair.server, LOCK).unwrap();
-        // The waiter looks at a holder without an end every five seconds, and at one with an end when the end
-        // comes.
-        let limit = left + Duration::from_secs(3);
-        drop(tokio::time::timeout(limit, here.lock()).await.unwrap().unwrap());
-        let sent = pair.server.commandstats().since(&before);
-        assert!(sent.calls("evalsha") < POLLING, "{sent:?}");
-        assert_eq!((sent.calls("subscribe"), sent.calls("publish")), (0, 0), "{sent:?}");
-    }
+async fn woken_by_the_timer(protocol: Protocol) {
+    let lease = Duration::from_secs(2);
+    let server = RedisServer::builder().config("notify-keyspace-events", "Kg$xe").start();
+    let sources = Sources { notifications: Notifications::Off, messages: false };
+    let pair = pair(server, protocol, sources, lease);
+    let (here, there) = pair.mutexes();
+    let before = pair.server.commandstats();
+    // One holder that releases early, and one whose lease runs out.
+    let held = soon(there.lock()).await.unwrap();
+    let waiting = waiting(&here);
+    until_refused(&pair.server, &before).await;
+    MutexGuard::release(held).await.unwrap();
+    OwnedMutexGuard::release(waiting.served().await).await.unwrap();
+
+    pair.server.cli(&["SET", LOCK, "a holder that died", "PX", "3000"]);
+    let left = ttl_of(&pair.server, LOCK).unwrap();
+    // The waiter looks at a holder without an end every five seconds, and at one with an end when the end
+    // comes.
+    let limit = left + Duration::from_secs(3);
+    drop(tokio::time::timeout(limit, here.lock()).await.unwrap().unwrap());
+    let sent = pair.server.commandstats().since(&before);
+    assert!(sent.calls("evalsha") < POLLING, "{sent:?}");
+    assert_eq!((sent.calls("subscribe"), sent.calls("publish")), (0, 0), "{sent:?}");
 }
 
 #[tokio::test]

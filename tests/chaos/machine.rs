@@ -1,7 +1,7 @@
-//! The runs of a suite share the machine.
+//! The runs of all suites share the machine.
 
 use std::path::PathBuf;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 use std::thread;
 
 use futures::executor::block_on;
@@ -13,18 +13,12 @@ use tokio::sync::Semaphore;
 /// The parts of a core.
 const CORE: u32 = 12;
 
-/// The parts of the machine that no run has.
+/// The parts of the machine that no run has. Runs get their parts in the order in which they ask, so a run that needs many
+/// parts does not starve.
 static FREE: LazyLock<Semaphore> = LazyLock::new(|| {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Semaphore::new(cores * CORE as usize)
 });
-
-/// One suite of runs at a time. With the runs of several suites at once the machine was late more often, and all took
-/// longer, because a run that proves nothing is repeated.
-pub(crate) fn stage() -> MutexGuard<'static, ()> {
-    static STAGE: Mutex<()> = Mutex::new(());
-    STAGE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The most runs of a plan that breaks no promise.
 const RUNS: usize = 5;

@@ -6,7 +6,7 @@
 use lock_tests::chaos::{Deployment, Fault, Plan, Scope, Victim};
 
 use crate::first_seed;
-use crate::machine::{cast, failures, stage};
+use crate::machine::{cast, failures};
 
 /// The faults of a run over PostgreSQL.
 const STEPS: usize = 5;
@@ -31,7 +31,6 @@ fn all(over: Deployment) -> Vec<Fault> {
 
 /// `CHAOS_SEED` gives another first seed. `lock-chaos run 60 --others` takes new seeds.
 fn no_fault_breaks_a_promise(plans: &[Plan]) {
-    let _stage = stage();
     let failures = failures(plans, &cast(None));
     assert!(failures.is_empty(), "CHAOS_SEED={}:\n{}", first_seed(FIRST), failures.join("\n"));
 }

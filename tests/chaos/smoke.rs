@@ -7,7 +7,7 @@ use lock_tests::chaos::check::Verdict;
 use lock_tests::chaos::{Deployment, Fault, Plan, Step, Suite};
 
 use crate::first_seed;
-use crate::machine::{cast, failures, run, stage};
+use crate::machine::{cast, failures, run};
 
 /// This many runs contain every fault, if the first seed is a multiple of the number of deployments.
 const RUNS: usize = 10;
@@ -18,7 +18,6 @@ const FIRST: u64 = 20;
 /// `CHAOS_SEED` gives another first seed: that of a failure, to reproduce it.
 #[test]
 fn no_fault_breaks_a_promise() {
-    let _stage = stage();
     let first = first_seed(FIRST);
     let plans: Vec<Plan> = (first..).take(RUNS).map(Suite::plan).collect();
     let failures = failures(&plans, &cast(None));
@@ -29,7 +28,6 @@ fn no_fault_breaks_a_promise() {
 /// tasks write meanwhile. Over a quorum too their tokens are higher.
 #[test]
 fn a_write_of_a_task_that_stood_still_is_refused() {
-    let _stage = stage();
     let (ttl, pause) = (Duration::from_millis(600), Duration::from_millis(1_000));
     let stop = |number: u32| {
         let at = Duration::from_secs(1) + number * (pause + ttl / 2);

@@ -3,7 +3,7 @@
 use lock_tests::chaos::{Deployment, Plan, Scope};
 
 use crate::first_seed;
-use crate::machine::{cast, failures, stage};
+use crate::machine::{cast, failures};
 
 /// The faults of a run.
 const STEPS: usize = 3;
@@ -14,7 +14,6 @@ const SEED: u64 = 3;
 /// `CHAOS_SEED` gives another seed. `lock-chaos run 60 --primitives stored` takes new seeds.
 #[test]
 fn no_fault_loses_a_committed_value() {
-    let _stage = stage();
     let seed = first_seed(SEED);
     let plan = |over| Plan::draw(seed, &Scope::default().over(&[over]).steps(STEPS));
     let plans = [Deployment::Memory, Deployment::Redis, Deployment::Quorum(3)].map(plan);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_tests::chaos::check::{Property, Verdict};
 use lock_tests::chaos::{Deployment, Fault, Plan, Report, Step};
 
-use crate::machine::{cast, run, stage};
+use crate::machine::{cast, run};
 
 /// How often a plan is carried out if a run proves nothing, or breaks a promise.
 const RUNS: usize = 5;
@@ -84,7 +84,6 @@ fn a_lock_has_two_holders(plan: &Plan) {
 
 #[test]
 fn no_promise_is_broken_while_servers_take_over_and_slots_move() {
-    let _stage = stage();
     thread::scope(|scope| {
         scope.spawn(slots_move_and_scripts_are_forgotten);
         for over in [Deployment::Service, Deployment::Confirmed, Deployment::Cluster] {

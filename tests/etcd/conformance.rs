@@ -20,8 +20,8 @@ use tokio::sync::Semaphore;
 
 use crate::support::{Part, builder};
 
-/// How many laws run at once.
-const AT_ONCE: usize = 32;
+/// How many laws run at once. Laws wait for most of their time.
+const AT_ONCE: usize = 48;
 
 /// How late a server may be to end a lease: a second by itself, and more on a loaded machine.
 const LAG: Duration = Duration::from_secs(4);

@@ -39,6 +39,11 @@ impl Part {
         self.builder().build().unwrap()
     }
 
+    /// The URL of this part, for another process.
+    pub(crate) fn url(&self) -> String {
+        format!("{}/{}", self.server.url(), self.prefix)
+    }
+
     /// What the keys of this part begin with.
     pub(crate) fn folder(&self) -> String {
         format!("{}/", self.prefix)

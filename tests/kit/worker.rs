@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_tests::{RedisServer, Worker, eventually, lock_worker, process};
+use lock_tests::{Crew, RedisServer, Worker, eventually, lock_worker, process};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -191,4 +191,14 @@ fn a_worker_enters_as_another_owner() {
     one.unlock("stock");
     other.unlock("stock");
     assert!(other.lock(&format!("stock as {stranger}")) > token);
+}
+
+#[test]
+#[should_panic(expected = "two had the lock at once")]
+fn processes_that_do_not_exclude_each_other_are_found_out() {
+    // Each on a server of its own.
+    let servers = [(); 2].map(|()| RedisServer::start());
+    let crew = Crew::of(servers.iter().map(worker).collect(), 2);
+    eventually("there were many turns", LIMIT, || crew.count() > 3_000);
+    crew.rest();
 }

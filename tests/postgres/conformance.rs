@@ -1,7 +1,8 @@
 //! Every law of the contract and of the capabilities, over each way to a database.
 
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +12,14 @@ use lock_postgres::{Builder, PostgresBackend};
 use lock_tests::{PgBouncer, Proxy, Ways, in_all_setups};
 
 use crate::support::{Database, SERVER};
+
+/// Has a database forget all locks.
+const FORGET: &str = "TRUNCATE lock_v1.key, lock_v1.holder, lock_v1.waiter, lock_v1.semaphore, lock_v1.cell, \
+                      lock_v1.fence, lock_v1.label";
+
+/// Ends all sessions of a database.
+const END_ALL: &str = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
 /// How the clients come to the database.
 #[derive(Clone, Copy)]
@@ -26,9 +35,34 @@ enum Way {
 /// The pooler before the server of all tests. It has fewer sessions of a database than its clients have.
 static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| PgBouncer::before_all(&SERVER.0, 3));
 
+/// The databases that laws have left to later laws, for each way. To make a database and to log in are most of the work
+/// of a law.
+static LEFT: [Mutex<Vec<Arc<Database>>>; 3] = [const { Mutex::new(Vec::new()) }; 3];
+
+impl Way {
+    /// A database that an earlier law has left, as a new one.
+    fn left(self) -> Option<Arc<Database>> {
+        let database = LEFT[self as usize].lock().unwrap().pop()?;
+        // A late request of the earlier law ends with its session.
+        database.sql(&format!("{END_ALL}; {FORGET}, lock_v1.watcher"));
+        Some(database)
+    }
+
+    fn made(self) -> Database {
+        let database = Database::new();
+        if matches!(self, Self::Direct) {
+            let role = format!("law_{}", database.name);
+            database.sql(&format!(
+                "CREATE ROLE {role} LOGIN PASSWORD 'pw'; CALL lock_v1.allow_operator('{role}')"
+            ));
+        }
+        database
+    }
+}
+
 /// A database, and for each client proxies of its own that can be cut.
 struct OneDatabase {
-    database: Database,
+    database: Arc<Database>,
     way: Way,
     /// The login before the address.
     role: String,
@@ -37,15 +71,9 @@ struct OneDatabase {
 
 impl OneDatabase {
     fn new(way: Way) -> Self {
-        let database = Database::new();
+        let database = way.left().unwrap_or_else(|| Arc::new(way.made()));
         let role = match way {
-            Way::Direct => {
-                let role = format!("law_{}", database.name);
-                database.sql(&format!(
-                    "CREATE ROLE {role} LOGIN PASSWORD 'pw'; CALL lock_v1.allow_operator('{role}')"
-                ));
-                format!("{role}:pw")
-            }
+            Way::Direct => format!("law_{}:pw", database.name),
             _ => "kit:kit".to_owned(),
         };
         Self { database, way, role, ways: Ways::default() }
@@ -84,6 +112,15 @@ impl OneDatabase {
     }
 }
 
+impl Drop for OneDatabase {
+    fn drop(&mut self) {
+        // A law that panics may leave anything.
+        if !thread::panicking() {
+            LEFT[self.way as usize].lock().unwrap().push(Arc::clone(&self.database));
+        }
+    }
+}
+
 #[async_trait]
 impl Harness for OneDatabase {
     type Client = PostgresBackend;
@@ -109,10 +146,7 @@ impl Harness for OneDatabase {
     }
 
     async fn forget(&self) -> Hook {
-        self.database.sql(
-            "TRUNCATE lock_v1.key, lock_v1.holder, lock_v1.waiter, lock_v1.semaphore, lock_v1.cell, lock_v1.fence, \
-             lock_v1.label",
-        );
+        self.database.sql(FORGET);
         Hook::Done
     }
 

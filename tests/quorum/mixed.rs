@@ -123,7 +123,14 @@ impl Store {
 struct Stores([Store; 3]);
 
 impl Stores {
-    async fn new(stores: [Store; 3]) -> Self {
+    async fn new(starts: [fn() -> Store; 3]) -> Self {
+        // The servers start at once.
+        let stores = block_in_place(|| {
+            std::thread::scope(|scope| {
+                let starting = starts.map(|start| scope.spawn(start));
+                starting.map(|store| store.join().unwrap())
+            })
+        });
         let mut stores = Self(stores);
         stores.client().await.init().await.unwrap();
         for store in &mut stores.0 {
@@ -206,7 +213,7 @@ async fn contend(number: usize, locks: Locks<Mixed>, seen: Arc<Seen>) {
 
 /// Each store dies once, and the two others are the majority. A store that comes back may have forgotten votes, and
 /// sits out its quarantine.
-async fn hold_a_lock_together(stores: [Store; 3]) {
+async fn hold_a_lock_together(stores: [fn() -> Store; 3]) {
     let stores = Stores::new(stores).await;
     let seen = Arc::new(Seen::default());
     let mut contenders = JoinSet::new();
@@ -248,16 +255,16 @@ async fn hold_a_lock_together(stores: [Store; 3]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn different_kinds_of_stores_hold_a_lock_together() {
-    hold_a_lock_together([Store::redis(), Store::postgres(), Store::memory()]).await;
+    hold_a_lock_together([Store::redis, Store::postgres, Store::memory]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_of_which_one_is_an_etcd_server_hold_a_lock_together() {
-    hold_a_lock_together([Store::etcd(), Store::redis(), Store::postgres()]).await;
+    hold_a_lock_together([Store::etcd, Store::redis, Store::postgres]).await;
 }
 
 /// Without two of these three stores, no client holds the lock.
-async fn need_a_majority(stores: [Store; 3]) {
+async fn need_a_majority(stores: [fn() -> Store; 3]) {
     let stores = Stores::new(stores).await;
     let [first, second, _] = &stores.0;
     let [one, other] = [stores.client().await, stores.client().await];
@@ -292,10 +299,10 @@ async fn need_a_majority(stores: [Store; 3]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_of_different_kinds_of_stores_is_needed() {
-    need_a_majority([Store::redis(), Store::postgres(), Store::memory()]).await;
+    need_a_majority([Store::redis, Store::postgres, Store::memory]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_of_stores_of_which_one_is_an_etcd_server_is_needed() {
-    need_a_majority([Store::redis(), Store::etcd(), Store::memory()]).await;
+    need_a_majority([Store::redis, Store::etcd, Store::memory]).await;
 }

@@ -3,8 +3,9 @@
 //!
 //! The test of a law runs it in every setup.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +17,38 @@ use tokio::runtime;
 
 use crate::rights::{give_least_of_a_node, give_least_to_list};
 use crate::support::{Server, proxy_before};
+
+/// The servers that laws of a setup have left to later laws of this setup. They end with the last law that runs.
+#[derive(Default)]
+struct Servers(Mutex<HashMap<&'static str, Vec<Server>>>);
+
+impl Servers {
+    fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Servers>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let servers = Arc::default();
+            *shared = Arc::downgrade(&servers);
+            servers
+        })
+    }
+
+    /// A server that is as a new one, for one law at a time.
+    fn take(&self, setup: &str) -> Server {
+        let left = self.0.lock().unwrap().get_mut(setup).and_then(Vec::pop);
+        let Some(server) = left else { return Server::start() };
+        let mut raw = server.client();
+        for words in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
+            raw.command::<()>(words);
+        }
+        raw.command::<()>(&["CONFIG", "SET", "notify-keyspace-events", ""]);
+        server
+    }
+
+    fn leave(&self, setup: &'static str, server: Server) {
+        self.0.lock().unwrap().entry(setup).or_default().push(server);
+    }
+}
 
 /// A server, and for each client a proxy of its own that can be cut.
 struct OneServer {
@@ -31,9 +64,9 @@ struct OneServer {
 }
 
 impl OneServer {
-    fn new(setup: fn(Builder) -> Builder) -> Self {
+    fn new(server: Server, setup: fn(Builder) -> Builder) -> Self {
         Self {
-            server: Server::start(),
+            server,
             others: Mutex::default(),
             setup,
             login: "",
@@ -43,8 +76,8 @@ impl OneServer {
     }
 
     /// One server for a user that has only the rights in the docs of the crate.
-    fn with_rights(give: fn(&Server)) -> Self {
-        let world = Self { login: "locks:hunter2@", give, ..Self::new(|it| it) };
+    fn with_rights(server: Server, give: fn(&Server)) -> Self {
+        let world = Self { login: "locks:hunter2@", give, ..Self::new(server, |it| it) };
         give(&world.server);
         world
     }
@@ -115,13 +148,13 @@ impl Harness for OneServer {
 /// A way to set up a server and its clients.
 struct Setup {
     name: &'static str,
-    world: fn() -> OneServer,
+    world: fn(Server) -> OneServer,
     /// The number of threads of the clients' runtime besides its own, or none.
     workers: usize,
 }
 
 impl Setup {
-    const fn new(name: &'static str, world: fn() -> OneServer) -> Self {
+    const fn new(name: &'static str, world: fn(Server) -> OneServer) -> Self {
         Self { name, world, workers: 0 }
     }
 
@@ -139,40 +172,48 @@ impl Setup {
             }
         };
         let runtime = runtime.enable_all().build().unwrap();
-        runtime.block_on(async { suite.enforce(law, &(self.world)()).await });
+        let servers = Servers::shared();
+        let world = (self.world)(servers.take(self.name));
+        runtime.block_on(async { suite.enforce(law, &world).await });
+        // No client is left.
+        drop(runtime);
+        servers.leave(self.name, world.server);
     }
 }
 
 /// The setups of a server that is also a node of a quorum.
 static NODES: [Setup; 3] = [
-    Setup::new("RESP3", || OneServer::new(|it| it.protocol(Protocol::Resp3))),
-    Setup::new("RESP2", || OneServer::new(|it| it.protocol(Protocol::Resp2))),
-    Setup::new("messages alone", || OneServer::new(|it| it.notifications(Notifications::Off)))
-        .on_many_threads(),
+    Setup::new("RESP3", |server| OneServer::new(server, |it| it.protocol(Protocol::Resp3))),
+    Setup::new("RESP2", |server| OneServer::new(server, |it| it.protocol(Protocol::Resp2))),
+    Setup::new("messages alone", |server| {
+        OneServer::new(server, |it| it.notifications(Notifications::Off))
+    })
+    .on_many_threads(),
 ];
 
 /// The other setups.
 static SERVERS: [Setup; 4] = [
-    Setup::new("notifications alone", || {
-        OneServer::new(|it| it.release_messages(false).notifications(Notifications::Enable))
+    Setup::new("notifications alone", |server| {
+        OneServer::new(server, |it| it.release_messages(false).notifications(Notifications::Enable))
     })
     .on_many_threads(),
-    Setup::new("least rights", || OneServer::with_rights(give_least_to_list)),
-    Setup::new("tracking alone", || {
-        OneServer::new(|it| {
+    Setup::new("least rights", |server| OneServer::with_rights(server, give_least_to_list)),
+    Setup::new("tracking alone", |server| {
+        OneServer::new(server, |it| {
             it.tracking(true).release_messages(false).notifications(Notifications::Off)
         })
     }),
-    Setup::new("timers alone", || {
-        OneServer::new(|it| {
+    Setup::new("timers alone", |server| {
+        OneServer::new(server, |it| {
             it.protocol(Protocol::Resp2).notifications(Notifications::Off).release_messages(false)
         })
     }),
 ];
 
 /// With the rights of a node: the least rights and one more.
-static NODE: [Setup; 1] =
-    [Setup::new("least rights of a node", || OneServer::with_rights(give_least_of_a_node))];
+static NODE: [Setup; 1] = [Setup::new("least rights of a node", |server| {
+    OneServer::with_rights(server, give_least_of_a_node)
+})];
 
 fn enforce(setups: [&'static [Setup]; 2], suite: fn() -> Suite<OneServer>, law: &str) {
     let enforced = |setup: &'static Setup| (setup.name, move || setup.enforce(&suite(), law));

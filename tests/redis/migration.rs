@@ -65,8 +65,7 @@ async fn passes(target: &RedisBackend) -> FencingToken {
 
 #[tokio::test]
 async fn a_lease_is_renewed_and_released_at_the_source_while_its_key_is_there() {
-    for moves_state in [true, false] {
-        let cluster = Cluster::start(LOCK);
+    for (cluster, moves_state) in Cluster::start_two(LOCK).into_iter().zip([true, false]) {
         let (source, target) = cluster.clients().await;
         let held = claim("a");
         let token = granted(&source, &held).await.tokens.last();
@@ -89,8 +88,7 @@ async fn a_lease_is_renewed_and_released_at_the_source_while_its_key_is_there() 
 
 #[tokio::test]
 async fn a_lease_is_renewed_and_released_at_the_target_once_its_key_is_there() {
-    for keys in [&[LOCK][..], &[LOCK, STATE]] {
-        let cluster = Cluster::start(LOCK);
+    for (cluster, keys) in Cluster::start_two(LOCK).into_iter().zip([&[LOCK][..], &[LOCK, STATE]]) {
         let (source, target) = cluster.clients().await;
         let held = claim("a");
         let token = granted(&source, &held).await.tokens.last();
@@ -170,8 +168,7 @@ async fn waiter_at(backend: &RedisBackend, request: Acquire) -> Waiter {
 }
 
 /// A cluster on which a client that hears of the lock holds it, and two claims wait for it.
-async fn contended() -> (Cluster, RedisBackend, Claim, [Waiter; 2], FencingToken) {
-    let cluster = Cluster::start(LOCK);
+async fn contended(cluster: &Cluster) -> (RedisBackend, Claim, [Waiter; 2], FencingToken) {
     let (holder, other) =
         (cluster.at_source().build().unwrap(), cluster.at_source().build().unwrap());
     let held = claim("a");
@@ -179,12 +176,13 @@ async fn contended() -> (Cluster, RedisBackend, Claim, [Waiter; 2], FencingToken
     let token = granted(&holder, &held).await.tokens.last();
     let line = [Waiter::queue(&holder, claim("a")).await, Waiter::queue(&other, claim("a")).await];
     assert_eq!(soon(watch.next()).await, Some(Hint::Contended));
-    (cluster, holder, held, line, token)
+    (holder, held, line, token)
 }
 
 #[tokio::test]
 async fn a_lock_that_claims_wait_for_is_released_at_the_source_and_they_get_it_after_the_move() {
-    let (cluster, holder, held, mut line, token) = contended().await;
+    let cluster = Cluster::start(LOCK);
+    let (holder, held, mut line, token) = contended(&cluster).await;
     cluster.begin();
     cluster.move_keys(&[QUEUE, PLACES]);
     renewed(&holder, &held).await;
@@ -199,8 +197,8 @@ async fn a_lock_that_claims_wait_for_is_released_at_the_source_and_they_get_it_a
 
 #[tokio::test]
 async fn a_lock_that_claims_wait_for_is_released_at_the_target_and_they_get_it_after_the_move() {
-    for requeues in [false, true] {
-        let (cluster, holder, held, line, token) = contended().await;
+    for (cluster, requeues) in Cluster::start_two(LOCK).into_iter().zip([false, true]) {
+        let (holder, held, line, token) = contended(&cluster).await;
         let target = cluster.at_target().await.build().unwrap();
         let _watch = target.watch(&held.key).await.unwrap();
         cluster.begin();
@@ -245,8 +243,7 @@ async fn a_lock_that_is_shared_cannot_be_renewed_meanwhile_and_is_not_lost() {
 /// A free lock leaves its state behind. Both nodes answer that they cannot tell.
 #[tokio::test]
 async fn a_free_lock_is_not_to_be_had_before_all_its_keys_are_in_one_place() {
-    for moves_state in [false, true] {
-        let cluster = Cluster::start(LOCK);
+    for (cluster, moves_state) in Cluster::start_two(LOCK).into_iter().zip([false, true]) {
         let (source, target) = cluster.clients().await;
         let before = passes(&source).await;
         cluster.begin();
@@ -419,8 +416,7 @@ async fn there_is_one_holder_at_a_time_throughout_a_move() {
 /// A renewal that would shorten the lease may be late. Only a script that names all keys can tell.
 #[tokio::test]
 async fn no_renewal_shortens_a_lease_while_its_slot_is_moved() {
-    for terms in [false, true] {
-        let cluster = Cluster::start(LOCK);
+    for (cluster, terms) in Cluster::start_two(LOCK).into_iter().zip([false, true]) {
         let source = cluster.at_source().term_quarantine(terms).build().unwrap();
         let held = claim("a");
         granted(&source, &held).await;

@@ -12,9 +12,11 @@
 //! - [`ServerClock`]: the clock of a server, which can be set and can run too fast or too slow.
 //! - [`RedisCluster`] and [`Sentinels`]: deployments of several servers, which can fail over.
 //! - [`Worker`]: another process that takes locks, and can be killed or stopped while it does.
+//! - [`Crew`]: workers that take turns, and a check of their turns.
 //! - [`chaos`]: runs in which all of these fail, with checkers.
 //! - [`laws!`] and [`Ways`]: the laws of the contract as tests over real servers.
 //! - [`cancels`]: requests that are dropped, as cases for clients of every store.
+//! - [`processes`]: processes that contend or are killed, as cases for workers over every store.
 //! - [`primitives`](mod@primitives): the promises of the primitives, as cases that run over every
 //!   store.
 //! - [`resp::Client`]: commands to a server, past the library under test.
@@ -48,11 +50,11 @@ mod deployments;
 mod etcd;
 mod install;
 mod laws;
-mod other_process;
 mod port;
 mod postgres;
 pub mod primitives;
 pub mod process;
+pub mod processes;
 mod proxy;
 mod random;
 pub mod requests;
@@ -69,7 +71,6 @@ pub use deployments::{ClusterNode, RedisCluster, Sentinels};
 pub use etcd::{EtcdCluster, EtcdServer, etcd_programs};
 pub use install::{NotFound, find_redis_server, redis_server};
 pub use laws::{Ways, enforce, enforce_all_but};
-pub use other_process::OtherProcess;
 pub use port::Port;
 pub use postgres::{PgBouncer, PostgresServer, postgres_programs};
 pub use proxy::{Direction, Fate, Mediator, Proxy};
@@ -78,7 +79,7 @@ pub use retention::quiet_retention;
 pub use server::{CommandStats, DataCopy, RedisServer, RedisServerBuilder};
 pub use setups::in_all_setups;
 pub use wait::{SOON, eventually, eventually_async, soon};
-pub use worker::{Event, Worker, WorkerBuilder};
+pub use worker::{Crew, Event, Turn, Worker, WorkerBuilder};
 
 /// A part of the key of each label of a client, and of no key of a lock.
 pub const LABELS: &str = "{%label}:";

@@ -90,46 +90,62 @@ async fn a_lock_of_another_term_waits_out_its_lease_in_every_mode() {
     let server = Server::start();
     let backend = server.client();
     for held in modes() {
-        for asked in modes() {
-            let (held, asked) = (claim("a").in_mode(held), claim("a").in_mode(asked));
-            take(&backend, &held, ttl(400)).await;
-            server.begin_another_term();
-            server.end_leases("a");
-            let waited = wait_for(&backend, &asked).await;
-            assert!(waited >= Duration::from_millis(402), "{held:?} {asked:?} {waited:?}");
-            released(&backend, &asked).await;
-            server.0.flushall();
+        // One lock for each mode in which another claim asks. These claims wait at once.
+        let asked: Vec<_> = modes()
+            .into_iter()
+            .enumerate()
+            .map(|(number, asked)| (number.to_string(), asked))
+            .collect();
+        for (name, _) in &asked {
+            take(&backend, &claim(name).in_mode(held), ttl(400)).await;
         }
+        server.begin_another_term();
+        asked.iter().for_each(|(name, _)| server.end_leases(name));
+        let waits = asked.iter().map(|(name, asked)| {
+            let (backend, asked) = (&backend, claim(name).in_mode(*asked));
+            async move {
+                let waited = wait_for(backend, &asked).await;
+                assert!(waited >= Duration::from_millis(402), "{held:?} {asked:?} {waited:?}");
+                released(backend, &asked).await;
+            }
+        });
+        futures::future::join_all(waits).await;
+        server.0.flushall();
     }
 }
 
 #[tokio::test]
 async fn the_longest_lease_counts_that_was_granted_or_renewed() {
     let server = Server::start();
-    let backend = server.client();
-    let watch = backend.watch(&claim("a").key).await.unwrap();
+    let watching = server.client();
+    let (mut watches, mut locks) = (Vec::new(), Vec::new());
     for mode in modes() {
         for is_watched in [true, false] {
+            let name = locks.len().to_string();
             // A client that watches the lock uses other scripts.
-            let other = server.client();
-            let client = if is_watched { &backend } else { &other };
-            let [short, long] = [(); 2].map(|()| claim("a").in_mode(mode));
-            take(client, &short, ttl(800)).await;
-            assert!(matches!(renew(client, &short, ttl(900)).await, Renewal::Renewed { .. }));
-            if mode == Mode::Shared {
-                take(client, &long, ttl(100)).await;
+            let client = if is_watched { watching.clone() } else { server.client() };
+            if is_watched {
+                watches.push(client.watch(&claim(&name).key).await.unwrap());
             }
-            let again = renew(client, &short, ttl(200)).await;
+            let [short, long] = [(); 2].map(|()| claim(&name).in_mode(mode));
+            take(&client, &short, ttl(2_800)).await;
+            assert!(matches!(renew(&client, &short, ttl(3_000)).await, Renewal::Renewed { .. }));
+            if mode == Mode::Shared {
+                take(&client, &long, ttl(100)).await;
+            }
+            let again = renew(&client, &short, ttl(200)).await;
             assert!(matches!(again, Renewal::Renewed { .. }));
-            server.begin_another_term();
-            server.end_leases("a");
-            let next = claim("a");
-            assert!(wait_for(client, &next).await >= Duration::from_millis(905), "{mode:?}");
-            released(client, &next).await;
-            server.0.flushall();
+            locks.push((client, name, mode));
         }
     }
-    drop(watch);
+    server.begin_another_term();
+    locks.iter().for_each(|(_, name, _)| server.end_leases(name));
+    let waits = locks.iter().map(|(client, name, mode)| async move {
+        let waited = wait_for(client, &claim(name)).await;
+        assert!(waited >= Duration::from_millis(3_015), "{mode:?} {waited:?}");
+    });
+    futures::future::join_all(waits).await;
+    drop(watches);
 }
 
 #[tokio::test]

@@ -88,7 +88,18 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    pub(crate) const ALL: [Self; 2] = [Self::Killed, Self::Stopped];
+    const ALL: [Self; 2] = [Self::Killed, Self::Stopped];
+
+    /// Tests each fate on a thread of its own: a test of a fate mostly waits for the end of a lease or of a place.
+    pub(crate) fn each(test: impl Fn(Self) + Sync) {
+        let test = &test;
+        std::thread::scope(|scope| {
+            for fate in Self::ALL {
+                let thread = std::thread::Builder::new().name(format!("{fate:?}"));
+                thread.spawn_scoped(scope, move || test(fate)).unwrap();
+            }
+        });
+    }
 
     pub(crate) fn befall(self, server: &RedisServer, victim: &Worker) {
         match self {

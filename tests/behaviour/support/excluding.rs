@@ -21,6 +21,9 @@ pub(crate) trait Excluding: Clone + Send + Sync + 'static {
     /// The keys on the server while the lock is held.
     const KEYS: &'static [&'static str];
 
+    /// Whether each guard after another one costs requests. Otherwise most guards pass on within the process.
+    const ALWAYS_ASKS: bool = false;
+
     fn named(locks: &Locks<RedisBackend>, name: &str) -> Self;
 
     fn of(locks: &Locks<RedisBackend>) -> Self {
@@ -176,6 +179,9 @@ impl Excluding for TheReentrant {
     type Guard = ReentrantGuard<'static, ()>;
 
     const KEYS: &'static [&'static str] = SHARED;
+
+    /// Each guard has an owner of its own.
+    const ALWAYS_ASKS: bool = true;
 
     fn named(locks: &Locks<RedisBackend>, name: &str) -> Self {
         Box::leak(Box::new(locks.reentrant_mutex(name, ()).unwrap()))

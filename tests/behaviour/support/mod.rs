@@ -1,7 +1,6 @@
 //! The common parts of the tests.
 
 mod crashes;
-mod crew;
 mod excluding;
 mod history;
 mod intruders;
@@ -24,7 +23,6 @@ pub(crate) use lock_tests::{SOON, soon};
 pub(crate) use self::crashes::{
     AT_ONCE, CLAIM, Fate, ROUNDING, SLACK, THIRD, kill_noticed, line_up, now, options, workers,
 };
-pub(crate) use self::crew::{Crew, Turn};
 pub(crate) use self::excluding::{
     Denied, Excluding, Guard, TheMutex, TheOnePermit, TheReentrant, TheWriter,
     for_all_that_excludes,

@@ -13,7 +13,7 @@ use lock_tests::chaos::stage::Cast;
 
 use self::cases::{CASES, Case, Scene};
 use self::historic::KEPT;
-use crate::machine::{cast, complaints, run, stage};
+use crate::machine::{cast, complaints, run};
 
 /// The most runs in which a flaw must show, and the most inconclusive runs of a lock without a flaw.
 const BUDGET: usize = 8;
@@ -26,7 +26,6 @@ fn play(scene: Scene, flaw: &str, seed: u64) -> Report {
 /// `CHAOS_FLAW` selects one flaw, and `none` selects the lock without one.
 #[test]
 fn every_flaw_is_found_and_nothing_where_there_is_none() {
-    let _stage = stage();
     let only = std::env::var("CHAOS_FLAW").ok();
     let wanted = |flaw: &str| only.as_deref().is_none_or(|only| only == flaw);
     let scenes: BTreeSet<Scene> = CASES.iter().map(|case| case.scene).collect();

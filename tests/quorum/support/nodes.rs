@@ -152,5 +152,5 @@ fn started(
     count: usize,
     options: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
 ) -> Vec<RedisServer> {
-    (0..count).map(|_| options(RedisServer::builder()).start()).collect()
+    RedisServer::start_all((0..count).map(|_| options(RedisServer::builder())).collect())
 }

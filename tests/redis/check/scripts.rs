@@ -6,7 +6,7 @@ use lock_tests::{RedisServer, SOON, eventually_async};
 use super::{codes, examine, healthy, only, report};
 
 /// Takes some tens of milliseconds.
-const SLOW: &str = "local n = 0 for i = 1, 5000000 do n = n + i end return 1";
+const SLOW: &str = "local n = 0 for i = 1, 3000000 do n = n + i end return 1";
 
 #[tokio::test]
 async fn scripts_that_are_slow_on_average_are_told() {
@@ -17,7 +17,7 @@ async fn scripts_that_are_slow_on_average_are_told() {
     }
     assert_eq!(codes(&report(&server).await), [""; 0]);
     raw.command::<()>(&["CONFIG", "RESETSTAT"]);
-    for _ in 0..40 {
+    for _ in 0..25 {
         raw.command::<()>(&["EVAL", SLOW, "0"]);
     }
     let found = report(&server).await;

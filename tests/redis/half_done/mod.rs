@@ -13,6 +13,7 @@ use futures::future::LocalBoxFuture;
 use lock_core::{AcquireOutcome, Backend, Claim, FencingToken, Mode, Renew, Renewal, Ttl};
 use lock_redis::RedisBackend;
 use lock_tests::{CommandStats, requests};
+use tokio::runtime::Builder;
 
 use crate::rights::{LEAST, of_a_node, user};
 use crate::support::{Client, Server, Waiter, claim, granted, long, millis, open};
@@ -174,8 +175,23 @@ impl fmt::Display for Case<'_> {
     }
 }
 
-/// Carries out each scenario without each of the commands that it runs.
-async fn all(scenarios: &[Scenario]) {
+/// Carries out each scenario without each of the commands that it runs. Several servers share the scenarios, each on a
+/// thread of its own: the scenarios mostly wait for leases to end.
+fn all(scenarios: &[Scenario]) {
+    const SERVERS: usize = 5;
+    std::thread::scope(|scope| {
+        for first in 0..SERVERS {
+            let share = move || {
+                let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(each(scenarios.iter().skip(first).step_by(SERVERS)));
+            };
+            let thread = std::thread::Builder::new().name(format!("server {first}"));
+            thread.spawn_scoped(scope, share).unwrap();
+        }
+    });
+}
+
+async fn each<'a>(scenarios: impl Iterator<Item = &'a Scenario>) {
     let server = Server::start();
     let poor = user(&server, &of_a_node()).build().unwrap();
     let (other, raw) = (open(&server), RefCell::new(server.client()));

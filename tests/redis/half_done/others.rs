@@ -120,7 +120,7 @@ const SCENARIOS: &[Scenario] = &[
     ("vote", |case| votes(case).boxed_local()),
 ];
 
-#[tokio::test]
-async fn a_value_or_a_number_of_permits_is_never_half_written() {
-    all(SCENARIOS).await;
+#[test]
+fn a_value_or_a_number_of_permits_is_never_half_written() {
+    all(SCENARIOS);
 }

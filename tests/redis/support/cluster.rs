@@ -38,6 +38,14 @@ impl Cluster {
         Self { source, target, slot }
     }
 
+    /// Starts two clusters at once, because a new cluster serves only after two seconds.
+    pub(crate) fn start_two(key: &str) -> [Self; 2] {
+        std::thread::scope(|scope| {
+            let starts = [(); 2].map(|()| scope.spawn(move || Self::start(key)));
+            starts.map(|start| start.join().unwrap())
+        })
+    }
+
     /// Begins to move the slot.
     pub(crate) fn begin(&self) {
         let (source, target) = (self.source.id(), self.target.id());

@@ -11,44 +11,49 @@ mod primitives;
 mod scenes;
 mod world;
 
-use futures::StreamExt as _;
+use std::sync::Mutex;
+use std::thread;
+
 use lock_core::conformance::Verdict;
+use tokio::runtime::Builder;
 
 use self::features::{Feature, all};
+use self::laws::Law;
 use self::world::World;
 
-/// The most servers at once.
+/// The most runs at once.
 const AT_ONCE: usize = 6;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_its_least_rights_a_feature_does_all_that_it_does() {
+#[test]
+fn with_its_least_rights_a_feature_does_all_that_it_does() {
     let mut runs = Vec::new();
     for feature in all() {
         let rules = feature.rules(None);
         for &setup in feature.setups {
             for &law in &feature.laws {
                 let (rules, name, events) = (rules.clone(), feature.name, feature.events);
-                runs.push(async move {
-                    let verdict = law.run(&World::new(&rules, events, setup)).await;
+                runs.push(move || {
+                    let verdict = verdict(law, &World::new(&rules, events, setup));
                     (verdict != Verdict::Holds).then(|| format!("{name}: {law:?}: {verdict:?}"))
                 });
             }
         }
     }
     assert!(runs.len() > 300, "{} runs", runs.len());
-    none(futures::stream::iter(runs)).await;
+    none_complains(runs);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_any_one_of_its_least_rights_a_feature_does_less() {
+#[test]
+fn without_any_one_of_its_least_rights_a_feature_does_less() {
     let mut runs = Vec::new();
     for feature in all() {
         for &(right, law) in &feature.rights {
             for &setup in feature.setups {
                 let rules = feature.rules(Some(right));
                 let (name, events) = (feature.name, feature.events);
-                runs.push(async move {
-                    let verdict = law.run(&World::new(&rules, events, setup).impatient()).await;
+                runs.push(move || {
+                    let world = World::new(&rules, events, setup).impatient();
+                    let verdict = verdict(law, &world);
                     // Without the right the feature does less, too, if the contract allows it to do
                     // nothing.
                     let holds = verdict == Verdict::Holds;
@@ -58,13 +63,30 @@ async fn without_any_one_of_its_least_rights_a_feature_does_less() {
         }
     }
     assert!(runs.len() > 200, "{} runs", runs.len());
-    none(futures::stream::iter(runs)).await;
+    none_complains(runs);
 }
 
-/// The keys that must not exist.
-async fn none(complaints: impl futures::Stream<Item: Future<Output = Option<String>>>) {
-    let complaints = complaints.buffer_unordered(AT_ONCE).filter_map(async |complaint| complaint);
-    let complaints: Vec<_> = complaints.collect().await;
+fn verdict(law: Law, world: &World) -> Verdict {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(law.run(world))
+}
+
+/// Carries out all runs, and fails if one complains. Each run has a thread, which waits while a server starts.
+fn none_complains(runs: Vec<impl FnOnce() -> Option<String> + Send>) {
+    let (runs, complaints) = (Mutex::new(runs.into_iter()), Mutex::new(Vec::new()));
+    let next = || runs.lock().unwrap().next();
+    let carry_out = || {
+        while let Some(run) = next() {
+            let complaint = run();
+            complaints.lock().unwrap().extend(complaint);
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(carry_out))));
+    let complaints = complaints.into_inner().unwrap();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 

@@ -55,8 +55,11 @@ impl RedisCluster {
         replicas: usize,
         set_up: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
-        let start = |_| ClusterNode::start(replicas > 0, &set_up);
-        let nodes: Vec<_> = (0..primaries + replicas).map(start).collect();
+        let buses: Vec<_> = (0..primaries + replicas).map(|_| Port::reserve()).collect();
+        let options = buses.iter().map(|bus| set_up(ClusterNode::options(bus, replicas > 0)));
+        let servers = RedisServer::start_all(options.collect());
+        let nodes = servers.into_iter().zip(buses);
+        let nodes = nodes.map(|(server, bus)| ClusterNode { server, bus }).collect();
         let cluster = Self { nodes };
         for (index, node) in cluster.nodes.iter().enumerate() {
             let epoch = (index + 1).to_string();
@@ -228,19 +231,17 @@ impl Moving<'_> {
 }
 
 impl ClusterNode {
-    fn start(fails_over: bool, set_up: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
-        let bus = Port::reserve();
+    fn options(bus: &Port, fails_over: bool) -> RedisServerBuilder {
         // On a busy machine a server may be silent for a while, and not every test wants a failover.
         let timeout = if fails_over { "1000" } else { "60000" };
-        let builder = RedisServer::builder()
+        RedisServer::builder()
             .config("cluster-enabled", "yes")
             .config("cluster-port", bus.number().to_string())
             .config("cluster-node-timeout", timeout)
             .config("cluster-replica-validity-factor", "0")
             .config("cluster-require-full-coverage", "no")
             .config("repl-ping-replica-period", "1")
-            .config("repl-diskless-sync-delay", "0");
-        Self { server: set_up(builder).start(), bus }
+            .config("repl-diskless-sync-delay", "0")
     }
 
     /// The server itself.

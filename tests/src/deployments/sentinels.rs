@@ -10,6 +10,8 @@ use crate::{Port, RedisServer, RedisServerBuilder, eventually};
 const WATCHER: [&str; 2] = ["watcher", "watching"];
 /// The name of the service.
 const SERVICE: &str = "main";
+/// How much longer than the others the last sentinels wait for a silent primary: longer than an election takes.
+const LATER: Duration = Duration::from_secs(1);
 
 /// A deployment with one service on free loopback ports. Its servers die with this value.
 ///
@@ -61,7 +63,8 @@ impl Sentinels {
         patience: Duration,
         set_up: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
-        let servers: Vec<_> = (0..=replicas).map(|_| set_up(data_server()).start()).collect();
+        let options = (0..=replicas).map(|_| set_up(data_server()));
+        let servers = RedisServer::start_all(options.collect());
         let port = servers[0].port().to_string();
         for replica in &servers[1..] {
             ok(replica, &["REPLICAOF", "127.0.0.1", &port]);
@@ -72,9 +75,12 @@ impl Sentinels {
             says(&servers[0], "replication", &line) && servers[1..].iter().all(is_online)
         });
         let quorum = sentinels / 2 + 1;
-        let sentinels: Vec<_> = (0..sentinels)
-            .map(|_| sentinel(servers[0].port(), quorum, patience, |it| it))
-            .collect();
+        // A quorum of sentinels notices first, and the others only vote. If all sentinels noticed at once, each could
+        // vote for itself, and the next election would begin four seconds later.
+        let patience_of = |at: usize| if at < quorum { patience } else { patience + LATER };
+        let options = (0..sentinels).map(|at| sentinel(servers[0].port(), quorum, patience_of(at)));
+        let sentinels = RedisServer::start_all(options.collect());
+        sentinels.iter().for_each(hurry);
         let deployment = Self { servers, sentinels, ports: Vec::new() };
         eventually("the sentinels know all servers and one another", LIMIT, || {
             deployment.sentinels.iter().all(|it| deployment.is_known_to(it))
@@ -93,7 +99,8 @@ impl Sentinels {
             |server, at: usize| secures(server, &ports[at]).config("tls-replication", "yes");
         let servers = vec![secured(data_server(), 0).start()];
         let patience = Duration::from_secs(60);
-        let sentinel = sentinel(ports[0].number(), 1, patience, |it| secured(it, 1));
+        let sentinel = secured(sentinel(ports[0].number(), 1, patience), 1).start();
+        hurry(&sentinel);
         Self { servers, sentinels: vec![sentinel], ports }
     }
 
@@ -215,26 +222,27 @@ fn data_server() -> RedisServerBuilder {
         .config("masterauth", password)
 }
 
-fn sentinel(
-    port: u16,
-    quorum: usize,
-    patience: Duration,
-    set_up: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder,
-) -> RedisServer {
+fn sentinel(port: u16, quorum: usize, patience: Duration) -> RedisServerBuilder {
     let patience = patience.as_millis();
-    let sentinel = set_up(RedisServer::builder().sentinel())
+    RedisServer::builder()
+        .sentinel()
         .config("sentinel", format!("monitor {SERVICE} 127.0.0.1 {port} {quorum}"))
         .config("sentinel", format!("down-after-milliseconds {SERVICE} {patience}"))
         .config("sentinel", format!("failover-timeout {SERVICE} 2000"))
         .config("sentinel", format!("auth-user {SERVICE} {}", WATCHER[0]))
         .config("sentinel", format!("auth-pass {SERVICE} {}", WATCHER[1]))
-        .start();
+}
+
+/// Makes a sentinel look at the servers more often than once in a second.
+fn hurry(sentinel: &RedisServer) {
+    // A sentinel promotes a replica only if the replica has told of itself within the last five periods of pings. While
+    // the primary is down, the sentinel asks the replica once in a second. If it can promote none, it tries again four
+    // seconds later.
     let periods =
-        ["info-period", "200", "ask-period", "100", "publish-period", "200", "ping-period", "100"];
+        ["info-period", "200", "ask-period", "100", "publish-period", "200", "ping-period", "500"];
     // A sentinel that stood still for two seconds, as on a busy disk, does nothing for half a minute otherwise.
     let tilt = ["tilt-period", "1000"];
-    ok(&sentinel, &[&["SENTINEL", "DEBUG"][..], &periods, &tilt].concat());
-    sentinel
+    ok(sentinel, &[&["SENTINEL", "DEBUG"][..], &periods, &tilt].concat());
 }
 
 /// A field of an answer that consists of names and values in turn.

@@ -12,7 +12,7 @@ use lock_sync::{
 use tokio::task::JoinSet;
 
 use super::rwlock::Inside;
-use super::{Converting, Pair, until_waiting, waits};
+use super::{Converting, Pair, waits, waits_in_line};
 use crate::soon;
 
 /// Waiting readers of both clients enter, and no writer does.
@@ -126,8 +126,7 @@ pub async fn an_upgrade_goes_before_all_waiters<S: Converting>() {
     let climbing = soon(here.upgradable_read()).await.unwrap();
     let reading = soon(third.read()).await.unwrap();
     let (mut remote, mut local) = (Box::pin(there.write()), Box::pin(here.write()));
-    waits(&mut remote).await;
-    until_waiting(&pair.there, 1).await;
+    waits_in_line(&mut remote, &pair.there, 1).await;
     waits(&mut local).await;
     let (climbing, error) = soon(climbing.try_upgrade()).await.unwrap_err().into_parts();
     assert!(matches!(error, TryLockError::WouldBlock));

@@ -151,6 +151,21 @@ async fn until_waiting<B: InspectBackend>(locks: &Locks<B>, count: u64) {
     eventually_async(&format!("{count} claims wait"), SOON, waiting).await;
 }
 
+/// Polls a future, which must not end, until this many claims wait in the queue of the lock "it".
+///
+/// A task that is first in line sends its request itself, so a future that is polled only for a while may never come into
+/// the queue of a slow store.
+async fn waits_in_line<F: Future + Unpin, B: InspectBackend>(
+    waiting: &mut F,
+    locks: &Locks<B>,
+    count: u64,
+) {
+    tokio::select! {
+        _ = waiting => panic!("it has not waited"),
+        () = until_waiting(locks, count) => {}
+    }
+}
+
 /// Makes a test of each case for a stage.
 ///
 /// Each group of cases is named, in this order. A group of a capability is followed by `yes`, or by `no` where the

@@ -3,7 +3,7 @@
 use lock_sync::{AcquireError, TryAcquireError};
 
 use super::permits::{assert_none_is_free, until_free};
-use super::{Counting, Pair, until_waiting, waits};
+use super::{Counting, Pair, waits, waits_in_line};
 use crate::soon;
 
 /// Requests for few permits wait behind a request for many, although there are permits for them.
@@ -14,8 +14,7 @@ pub async fn a_large_request_is_not_overtaken<S: Counting>() {
     let mine = soon(here.acquire()).await.unwrap();
     let theirs = soon(there.acquire()).await.unwrap();
     let mut large = Box::pin(here.acquire_many(3));
-    waits(&mut large).await;
-    until_waiting(&pair.there, 1).await;
+    waits_in_line(&mut large, &pair.there, 1).await;
     // One permit is free, and kept for the first waiter.
     assert_none_is_free(&[&here, &there, &third]).await;
     let (mut small, mut other) = (Box::pin(there.acquire()), Box::pin(third.acquire_many(2)));
@@ -46,11 +45,9 @@ pub async fn what_a_dropped_request_had_gathered_serves_later_ones<S: Counting>(
     let (here, there) = pair.semaphores(4);
     let held = soon(there.acquire_many(2)).await.unwrap();
     let mut large = Box::pin(here.acquire_many(4));
-    waits(&mut large).await;
-    until_waiting(&pair.there, 1).await;
+    waits_in_line(&mut large, &pair.there, 1).await;
     let mut far = Box::pin(third.acquire());
-    waits(&mut far).await;
-    until_waiting(&pair.there, 2).await;
+    waits_in_line(&mut far, &pair.there, 2).await;
     let mut near = Box::pin(here.acquire());
     waits(&mut near).await;
     drop(large);

@@ -5,7 +5,7 @@ use lock_sync::{
     MutexGuard, OwnedMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
 
-use super::{Pair, Stage, until_waiting, waits};
+use super::{Pair, Stage, until_waiting, waits, waits_in_line};
 use crate::{SOON, eventually_async, soon};
 
 /// Each client that waits is shown once, with the kind of lock that it waits for.
@@ -84,8 +84,7 @@ pub async fn a_waiting_writer_holds_back_later_readers<S: Stage>() {
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
     let reading = soon(here.read()).await.unwrap();
     let mut writing = Box::pin(there.write());
-    waits(&mut writing).await;
-    until_waiting(&pair.here, 1).await;
+    waits_in_line(&mut writing, &pair.here, 1).await;
     assert!(matches!(soon(elsewhere.try_read()).await, Err(TryLockError::WouldBlock)));
     until_refused(&here).await;
     let (mut near, mut far) = (Box::pin(here.read()), Box::pin(elsewhere.read()));
@@ -116,8 +115,7 @@ pub async fn a_writer_that_gave_up_holds_back_no_reader<S: Stage>() {
     let (here, there) = pair.both(|locks| locks.rwlock("it", ()).unwrap());
     let reading = soon(here.read()).await.unwrap();
     let mut writing = Box::pin(there.write());
-    waits(&mut writing).await;
-    until_waiting(&pair.here, 1).await;
+    waits_in_line(&mut writing, &pair.here, 1).await;
     until_refused(&here).await;
     let (mut near, mut far) = (Box::pin(there.read()), Box::pin(elsewhere.read()));
     waits(&mut far).await;

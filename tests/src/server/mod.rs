@@ -58,6 +58,19 @@ impl RedisServer {
         Self::builder().start()
     }
 
+    /// Starts several servers at once, and returns them in the order of their options.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_all(options: Vec<RedisServerBuilder>) -> Vec<Self> {
+        std::thread::scope(|scope| {
+            let start = |options: RedisServerBuilder| scope.spawn(move || options.start());
+            let starting: Vec<_> = options.into_iter().map(start).collect();
+            starting.into_iter().map(|server| server.join().expect("a server")).collect()
+        })
+    }
+
     /// Options for a server.
     pub fn builder() -> RedisServerBuilder {
         RedisServerBuilder::default()

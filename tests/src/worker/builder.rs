@@ -85,8 +85,10 @@ impl WorkerBuilder {
         self
     }
 
-    /// Starts the worker on the server at `url`, and waits until it accepts orders. It has not necessarily
+    /// Starts the worker on the store at `url`, and waits until it accepts orders. It has not necessarily
     /// connected by then.
+    ///
+    /// The URL begins with `postgres:` for PostgreSQL, and with `etcd:` for etcd. All other URLs are for Redis.
     ///
     /// # Panics
     ///
@@ -96,8 +98,8 @@ impl WorkerBuilder {
         self.spawn_over(&[url])
     }
 
-    /// As above, over a quorum of the servers at these URLs, a majority of which must answer. With one URL it is a
-    /// worker on that server.
+    /// As above, over a quorum of the Redis servers at these URLs, a majority of which must answer. With one URL it is
+    /// a worker on that store.
     ///
     /// # Panics
     ///

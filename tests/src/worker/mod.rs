@@ -1,9 +1,11 @@
 //! Another process that takes locks.
 
 mod builder;
+mod crew;
 mod events;
 
 pub use builder::WorkerBuilder;
+pub use crew::{Crew, Turn};
 pub use events::Event;
 
 use std::io::{self, Write};
@@ -29,7 +31,7 @@ macro_rules! lock_worker {
 /// How long a worker may take for an order that waits for no other client.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Another process, with `lock-sync` over `lock-redis`, or over a quorum of such servers, that executes orders,
+/// Another process, with `lock-sync` over the store at a URL, or over a quorum of Redis servers, that executes orders,
 /// one on each line.
 ///
 /// | order | its report |

@@ -17,14 +17,12 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) fn start(replicas: usize) -> Self {
-        let start = || {
-            RedisServer::builder()
-                .config("repl-diskless-sync-delay", "0")
-                .config("repl-ping-replica-period", "1")
-                .start()
-        };
-        let primary = start();
-        let replicas = (0..replicas).map(|_| (start(), Proxy::before(&primary))).collect();
+        let options = RedisServer::builder()
+            .config("repl-diskless-sync-delay", "0")
+            .config("repl-ping-replica-period", "1");
+        let mut servers = RedisServer::start_all(vec![options; 1 + replicas]).into_iter();
+        let primary = servers.next().unwrap();
+        let replicas = servers.map(|replica| (replica, Proxy::before(&primary))).collect();
         let set = Self { primary, replicas };
         for (replica, proxy) in &set.replicas {
             let port = proxy.addr().port().to_string();

@@ -9,6 +9,7 @@
 mod harness;
 mod obeying;
 mod specimen;
+mod stores;
 mod voice;
 mod worker;
 

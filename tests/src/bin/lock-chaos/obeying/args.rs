@@ -11,27 +11,40 @@ use lock_sync::{Handoff, Locks};
 
 use super::shelf::Shelf;
 use super::store::Store;
+use crate::stores;
 
-/// The locks that the options describe: of one server, or of a quorum if there are several.
+/// The locks that the options describe: of one store, or of a quorum of Redis servers if there are several URLs.
 pub(crate) async fn parse(mut args: impl Iterator<Item = String>) -> Result<Shelf, Box<dyn Error>> {
-    let (mut nodes, mut quorum) = (Vec::new(), Redlock::builder());
+    let (mut urls, mut quorum) = (Vec::new(), Redlock::builder());
     let (mut options, mut cache) = (Vec::new(), None);
     while let Some(name) = args.next() {
         let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
-            "--url" => nodes.push(RedisBackend::open(value)?),
+            "--url" => urls.push(value),
             "--max-ttl" => quorum = quorum.max_ttl(Ttl::new(millis(&value)?)?),
             "--node-timeout" => quorum = quorum.node_timeout(millis(&value)?),
             "--cache" => cache = Some(millis(&value)?),
             _ => options.push((name, value)),
         }
     }
-    let store = match nodes.len() {
-        0 => return Err("there must be a --url URL".into()),
-        1 => Store::Server(locks(nodes.remove(0), options)?),
-        _ => Store::Quorum(locks(quorum.nodes(nodes).build().await?, options)?),
+    let store = match &urls[..] {
+        [] => return Err("there must be a --url URL".into()),
+        [url] => Store::Server(locks_at(url, options)?),
+        urls => {
+            let nodes = urls.iter().map(RedisBackend::open).collect::<Result<Vec<_>, _>>()?;
+            Store::Quorum(locks(quorum.nodes(nodes).build().await?, options)?)
+        }
     };
     Ok(Shelf::new(store, cache))
+}
+
+/// The locks of the store that the URL names. The scheme says the kind of the store.
+fn locks_at(url: &str, options: Vec<(String, String)>) -> Result<Locks, Box<dyn Error>> {
+    Ok(match url.split_once(':') {
+        Some(("postgres", _)) => locks(stores::postgres(url)?, options)?.erase(),
+        Some(("etcd", _)) => locks(stores::etcd(url)?, options)?.erase(),
+        _ => locks(RedisBackend::open(url)?, options)?.erase(),
+    })
 }
 
 fn locks<B: Backend>(

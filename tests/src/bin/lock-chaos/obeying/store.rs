@@ -1,4 +1,4 @@
-//! The store of the locks: one server, or a quorum of several.
+//! The store of the locks: one of any kind, or a quorum of several servers.
 
 use lock_core::{Error, ErrorKind, Fixed};
 use lock_redis::RedisBackend;
@@ -6,7 +6,8 @@ use lock_redlock::Redlock;
 use lock_sync::{Locks, Mutex, Owner, PassedOwner, ReentrantMutex, RwLock, Semaphore};
 
 pub(crate) enum Store {
-    Server(Locks<RedisBackend>),
+    /// A store that serves every kind of lock.
+    Server(Locks),
     Quorum(Locks<Redlock<RedisBackend>>),
 }
 
