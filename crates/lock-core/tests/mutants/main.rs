@@ -62,7 +62,7 @@ async fn broken_laws(suite: &Suite<Colony>, bug: Bug) -> Vec<(&'static str, Stri
 fn broken_by_each_bug(suite: &Suite<Colony>) -> Vec<Vec<(&'static str, String)>> {
     let broken = |bug| {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
-        runtime.unwrap().block_on(broken_laws(suite, bug))
+        runtime.expect("a runtime").block_on(broken_laws(suite, bug))
     };
     let size = BUGS.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
     thread::scope(|scope| {
@@ -70,7 +70,7 @@ fn broken_by_each_bug(suite: &Suite<Colony>) -> Vec<Vec<(&'static str, String)>>
             scope.spawn(move || bugs.iter().map(|(bug, _)| broken(*bug)).collect::<Vec<_>>())
         };
         let shares: Vec<_> = BUGS.chunks(size).map(share).collect();
-        shares.into_iter().flat_map(|share| share.join().unwrap()).collect()
+        shares.into_iter().flat_map(|share| share.join().expect("no run panics")).collect()
     })
 }
 
