@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lock_core::conformance::{Harness, Hook, Verdict, laws, run};
 use lock_core::{
     Acquire, AcquireOutcome, Backend, Claim, Clock, Error, FencingToken, Grant, Key, Released,
-    Renew, Renewal, TokenRange, Watch,
+    Renew, Renewal, TokenRange, Ttl, Watch,
 };
 use lock_redis::RedisBackend;
 use lock_sync::Locks;
@@ -84,18 +84,24 @@ impl Harness for Stubbed {
         Hook::Done
     }
 
+    /// Several laws share one thread.
+    fn ttl(&self) -> Ttl {
+        Ttl::new(Duration::from_secs(1)).unwrap()
+    }
+
     /// Because of the stub, some laws wait in vain.
     fn patience(&self) -> Duration {
         Duration::from_secs(if self.stubbed { 3 } else { 10 })
     }
 }
 
-/// The laws that clients break that are stubbed, or not. Several servers share the laws, because most laws wait for
-/// leases to end.
+/// Returns the laws that the clients break. `stubbed` says whether the clients are stubs. Several servers share the laws,
+/// because most laws wait for leases to end.
 async fn broken(stubbed: bool, names: &[&'static str]) -> Vec<&'static str> {
     const SERVERS: usize = 4;
-    let shares = (0..SERVERS).map(|first| async move {
-        let harness = Stubbed { server: RedisServer::start(), stubbed };
+    let servers = RedisServer::start_all(vec![RedisServer::builder(); SERVERS]);
+    let shares = servers.into_iter().enumerate().map(|(first, server)| async move {
+        let harness = Stubbed { server, stubbed };
         let mut broken = Vec::new();
         for &name in names.iter().skip(first).step_by(SERVERS) {
             if matches!(run(name, &harness).await, Verdict::Broken(_)) {

@@ -1,4 +1,4 @@
-//! The runs of all suites share the machine.
+//! The runs of all tests of this program share the machine.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 /// The parts of a core.
 const CORE: u32 = 12;
 
-/// The parts of the machine that no run has. Runs get their parts in the order in which they ask, so a run that needs many
-/// parts does not starve.
+/// The parts of the machine that no run has. Runs get their parts in the order in which they ask, so a run that needs
+/// many parts does not starve.
 static FREE: LazyLock<Semaphore> = LazyLock::new(|| {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Semaphore::new(cores * CORE as usize)

@@ -20,7 +20,9 @@ fn options() -> WorkerBuilder {
 
 #[test]
 fn two_processes_lose_no_update() {
-    processes::lose_no_update(&options(), &Part::new().url());
+    let part = Part::new();
+    let workers = [(); 2].map(|()| options().fair(true).spawn(&part.url()));
+    processes::lose_no_update(workers.into());
 }
 
 #[test]

@@ -11,7 +11,8 @@ fn options() -> WorkerBuilder {
 #[test]
 fn two_processes_lose_no_update() {
     let database = Database::new();
-    processes::lose_no_update(&options(), &database.url());
+    let workers = [(); 2].map(|()| options().fair(true).spawn(&database.url()));
+    processes::lose_no_update(workers.into());
 }
 
 #[test]

@@ -189,7 +189,7 @@ async fn servers_that_are_slow_do_not_hold_up_the_others() {
 #[tokio::test]
 async fn a_grant_that_comes_when_its_lease_is_over_is_none() {
     let nodes = Nodes::new(3).await;
-    // More than an answer takes, and the client asks again for so long.
+    // An answer takes less time.
     let patient = |quorum: lock_redlock::Builder<_>| quorum.node_timeout(SOON / 2);
     let lease = Duration::from_secs(1);
     let here = Client::with(&nodes, patient, |locks| locks.ttl(lease)).await;

@@ -18,7 +18,7 @@ use tokio::runtime;
 use crate::rights::{give_least_of_a_node, give_least_to_list};
 use crate::support::{Server, proxy_before};
 
-/// The servers that laws of a setup have left to later laws of this setup. They end with the last law that runs.
+/// The servers that laws of a setup have left to later laws of this setup. When no law runs, these servers end.
 #[derive(Default)]
 struct Servers(Mutex<HashMap<&'static str, Vec<Server>>>);
 
@@ -175,9 +175,11 @@ impl Setup {
         let servers = Servers::shared();
         let world = (self.world)(servers.take(self.name));
         runtime.block_on(async { suite.enforce(law, &world).await });
-        // No client is left.
+        // The clients end with their runtime.
         drop(runtime);
-        servers.leave(self.name, world.server);
+        let OneServer { server, others, ways, .. } = world;
+        drop((others, ways));
+        servers.leave(self.name, server);
     }
 }
 

@@ -100,15 +100,16 @@ async fn a_renewal_that_is_read_after_a_later_one_does_not_shorten_the_lease() {
     for terms in [false, true] {
         // With tokens, the full script renews an exclusive lease.
         let modes = modes().map(|mode| (mode, 0)).into_iter().chain([(Mode::Exclusive, 8)]);
-        let renewals = modes.map(|(mode, tokens)| async move {
-            let connections = Connections::open(terms, PATIENCE);
+        // Each has a server of its own, and waits for the patience of its client.
+        let scenes = modes.map(|(mode, tokens)| (Connections::open(terms, PATIENCE), mode, tokens));
+        let scenes: Vec<_> = scenes.collect();
+        join_all(scenes.into_iter().map(|(connections, mode, tokens)| async move {
             let held = claim("a").in_mode(mode);
             requests::granted(&connections.other, &held, long()).await;
             connections.renew_late(&[Renew::new(held, long()).reserving(tokens)]).await;
             assert_long(&connections, "a", (terms, mode, tokens));
-        });
-        // Each has a server of its own, and waits for the patience of its client.
-        join_all(renewals).await;
+        }))
+        .await;
     }
 }
 
@@ -172,8 +173,9 @@ async fn a_renewal_can_shorten_a_lease_in_every_mode() {
 /// A client that asks to shorten a lease hears when the lease ends, and asks again. That request is late.
 #[tokio::test]
 async fn a_second_request_that_is_late_shortens_no_lease_that_was_renewed_meanwhile() {
-    let late = [Mode::Exclusive, Mode::Shared].map(|mode| async move {
-        let connections = Connections::open(false, 4 * PATIENCE);
+    let scenes = [Mode::Exclusive, Mode::Shared];
+    let scenes = scenes.map(|mode| (Connections::open(false, 4 * PATIENCE), mode));
+    let late = scenes.map(|(connections, mode)| async move {
         let held = claim("a").in_mode(mode);
         requests::granted(&connections.other, &held, long()).await;
         // The full script is known from now on.

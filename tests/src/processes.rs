@@ -2,30 +2,33 @@
 
 use std::time::Duration;
 
-use crate::{Crew, SOON, WorkerBuilder};
+use crate::{Crew, SOON, Worker, WorkerBuilder};
 
-/// How often each process has a turn.
+/// Each process has this many turns at least.
 const TURNS: u32 = 40;
+
+/// The time of a turn. It is long beside the time between two turns, so two locks that do not exclude each other soon
+/// lose an update.
+const TURN: Duration = Duration::from_millis(3);
 
 /// The lease of a process that is killed. A process that stands still for two seconds renews this lease in time.
 const SHORT: Duration = Duration::from_secs(4);
 
-/// A store may end a lease so long after its time.
+/// A quiet store ends a lease within this time after its end.
 const LATE: Duration = Duration::from_secs(3);
 
 /// A lease that does not end during a case.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Two processes lose no update of a common file: each turn reads and writes the file in two steps that only the lock
-/// keeps together.
+/// These processes lose no update of a common file: each turn reads and writes the file in two steps that only the lock
+/// keeps together. With the option `fair`, the lock often passes from process to process.
 ///
 /// # Panics
 ///
 /// If an update is lost, a token is not above the previous one, or a process gets no turn.
 #[track_caller]
-pub fn lose_no_update(options: &WorkerBuilder, url: &str) {
-    // A process gives the lock back after each turn, so the lock often passes to the other process.
-    let crew = Crew::start(&options.clone().fair(true), url, 2, 2);
+pub fn lose_no_update(workers: Vec<Worker>) {
+    let crew = Crew::of(workers, 2, TURN);
     for _ in 0..TURNS {
         crew.goes_on(SOON * 2);
     }

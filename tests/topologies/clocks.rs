@@ -10,12 +10,8 @@ use lock_tests::{SOON, Sentinels, ServerClock, eventually};
 use crate::support::claim;
 
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Longer than a failover takes. With a quarantine, the lease is waited out. Without one, it is much longer than a
-/// failover takes on a busy machine.
-fn lease(quarantine: bool) -> Duration {
-    Duration::from_secs(if quarantine { 5 } else { 30 })
-}
-
+/// Longer than a failover takes, and shorter than clocks differ.
+const LEASE: Duration = Duration::from_secs(12);
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A lock that was taken before a failover, and never released.
@@ -47,7 +43,7 @@ async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
     };
     let request = |ttl| Acquire::new(claim("a"), Ttl::new(ttl).unwrap());
     let since = Clock::boot().now();
-    let holder = client().try_acquire(&request(lease(quarantine))).await.unwrap();
+    let holder = client().try_acquire(&request(LEASE)).await.unwrap();
     let AcquireOutcome::Granted(grant) = holder else { panic!("{holder:?}") };
     tokio::task::block_in_place(|| {
         eventually("the replica has the lock", LIMIT, || {
@@ -57,7 +53,7 @@ async fn take_over(ahead: i64, quarantine: bool) -> TakenOver {
         primary.kill();
         deployment.replaces(0);
     });
-    let next = granted_again(&client(), &request(lease(quarantine)), since).await;
+    let next = granted_again(&client(), &request(LEASE), since).await;
     let waited = Clock::boot().now().saturating_duration_since(since);
     TakenOver { token: grant.tokens.last(), next, waited }
 }
@@ -86,7 +82,7 @@ async fn granted_again(other: &RedisBackend, request: &Acquire, since: Instant) 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_ahead_ends_no_lease_early() {
     let TakenOver { token, next, waited } = take_over(3_600_000, true).await;
-    assert!(waited >= lease(true), "the lock was given away after {waited:?}");
+    assert!(waited >= LEASE, "the lock was given away after {waited:?}");
     assert!(next.tokens.first() > token);
 }
 
@@ -94,7 +90,7 @@ async fn a_clock_that_is_ahead_ends_no_lease_early() {
 async fn without_the_quarantine_a_clock_that_is_ahead_ends_a_lease_early() {
     // On a busy machine a failover may take longer than the lease.
     for _ in 0..3 {
-        if take_over(3_600_000, false).await.waited < lease(false) {
+        if take_over(3_600_000, false).await.waited < LEASE {
             return;
         }
     }
@@ -104,7 +100,7 @@ async fn without_the_quarantine_a_clock_that_is_ahead_ends_a_lease_early() {
 /// The lease ends late, by the clock of the new primary. Tokens go on from those of the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_behind_sets_no_token_back() {
-    let TakenOver { token, next, waited } = take_over(-4_000, true).await;
-    assert!(waited >= lease(true), "the lock was given away after {waited:?}");
+    let TakenOver { token, next, waited } = take_over(-5_000, true).await;
+    assert!(waited >= LEASE, "the lock was given away after {waited:?}");
     assert!(next.tokens.first() > token, "{next:?} after {token}");
 }

@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// The lease is waited out; or, without a quarantine, is much longer than a failover takes on a busy machine.
 fn lease(quarantine: bool) -> Ttl {
-    Ttl::new(Duration::from_secs(if quarantine { 7 } else { 120 })).unwrap()
+    Ttl::new(Duration::from_secs(if quarantine { 10 } else { 120 })).unwrap()
 }
 
 /// A primary and its replica, in a deployment that replaces a primary.

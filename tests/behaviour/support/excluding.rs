@@ -21,7 +21,7 @@ pub(crate) trait Excluding: Clone + Send + Sync + 'static {
     /// The keys on the server while the lock is held.
     const KEYS: &'static [&'static str];
 
-    /// Whether each guard after another one costs requests. Otherwise most guards pass on within the process.
+    /// Whether each guard costs requests. Without that, the process passes most leases on to its next guard.
     const ALWAYS_ASKS: bool = false;
 
     fn named(locks: &Locks<RedisBackend>, name: &str) -> Self;

@@ -66,6 +66,7 @@ fn without_any_one_of_its_least_rights_a_feature_does_less() {
     none_complains(runs);
 }
 
+/// The verdict on a law in a world.
 fn verdict(law: Law, world: &World) -> Verdict {
     Builder::new_multi_thread()
         .worker_threads(2)
@@ -75,13 +76,14 @@ fn verdict(law: Law, world: &World) -> Verdict {
         .block_on(law.run(world))
 }
 
-/// Carries out all runs, and fails if one complains. Each run has a thread, which waits while a server starts.
+/// Carries out all runs on a few threads, and fails if a run complains. A thread stands still while a server starts.
 fn none_complains(runs: Vec<impl FnOnce() -> Option<String> + Send>) {
     let (runs, complaints) = (Mutex::new(runs.into_iter()), Mutex::new(Vec::new()));
     let next = || runs.lock().unwrap().next();
     let carry_out = || {
         while let Some(run) = next() {
             let complaint = run();
+            complaint.iter().for_each(|complaint| println!("{complaint}"));
             complaints.lock().unwrap().extend(complaint);
         }
     };

@@ -10,7 +10,7 @@ use crate::{Port, RedisServer, RedisServerBuilder, eventually};
 const WATCHER: [&str; 2] = ["watcher", "watching"];
 /// The name of the service.
 const SERVICE: &str = "main";
-/// How much longer than the others the last sentinels wait for a silent primary: longer than an election takes.
+/// The time for which the last sentinels wait in addition. An election takes less time.
 const LATER: Duration = Duration::from_secs(1);
 
 /// A deployment with one service on free loopback ports. Its servers die with this value.
@@ -43,7 +43,8 @@ impl Sentinels {
         Self::with_patience(replicas, sentinels, Duration::from_secs(2))
     }
 
-    /// As [`start`](Self::start), with sentinels that wait so long for a silent primary.
+    /// As [`start`](Self::start). A quorum of the sentinels waits for this time for a silent primary, and the other
+    /// sentinels wait for a second longer.
     ///
     /// # Panics
     ///

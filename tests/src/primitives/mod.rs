@@ -153,8 +153,8 @@ async fn until_waiting<B: InspectBackend>(locks: &Locks<B>, count: u64) {
 
 /// Polls a future, which must not end, until this many claims wait in the queue of the lock "it".
 ///
-/// A task that is first in line sends its request itself, so a future that is polled only for a while may never come into
-/// the queue of a slow store.
+/// A task that is first in line sends its request itself. So a future that is polled only for a while may never come
+/// into the queue of a slow store.
 async fn waits_in_line<F: Future + Unpin, B: InspectBackend>(
     waiting: &mut F,
     locks: &Locks<B>,

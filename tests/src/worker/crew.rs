@@ -64,19 +64,21 @@ impl Crew {
     /// If a worker does not start, or a task gets no turn.
     #[track_caller]
     pub fn start(options: &WorkerBuilder, url: &str, workers: usize, tasks: u32) -> Self {
-        Self::of((0..workers).map(|_| options.clone().spawn(url)).collect(), tasks)
+        let workers = (0..workers).map(|_| options.clone().spawn(url)).collect();
+        Self::of(workers, tasks, Duration::ZERO)
     }
 
-    /// As above, with workers that have started.
+    /// As above, with workers that have started. Each turn lasts for `hold` at least.
     ///
     /// # Panics
     ///
     /// If a task gets no turn.
     #[track_caller]
-    pub fn of(workers: Vec<Worker>, tasks: u32) -> Self {
+    pub fn of(workers: Vec<Worker>, tasks: u32, hold: Duration) -> Self {
         let ledger = NamedTempFile::new().expect("a file for the turns");
         for worker in &workers {
-            worker.send(&format!("work it {tasks} {}", ledger.path().display()));
+            let (ledger, hold) = (ledger.path().display(), hold.as_millis());
+            worker.send(&format!("work it {tasks} {ledger} {hold}"));
         }
         let crew = Self { workers, ledger };
         let (mut seen, mut heads) = (0, HashSet::new());

@@ -48,7 +48,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// | `downgrade NAME` | `downgraded NAME`: it reads; `downgrade NAME upgradable`: and may write again |
 /// | `give NAME N` | `gave NAME N` after an awaited release of so many of its permits |
 /// | `forget NAME` | `forgot NAME` after forgetting its permits |
-/// | `work KEY TASKS FILE` | `worked KEY TURNS` after `rest KEY`; `failed KEY WHY` |
+/// | `work KEY TASKS FILE MS` | `worked KEY TURNS` after `rest KEY`; `failed KEY WHY` |
 /// | `mix KEY TASKS FILE HOW` | the same |
 /// | `rest KEY` | nothing by itself |
 /// | `cached KEY` | `cached KEY true` if it keeps the lease although it does not hold the lock, or `false` |
@@ -62,7 +62,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 ///
 /// Once a lease is lost it reports `lost NAME TOKEN` without an order.
 ///
-/// `work` takes a mutex over and over, in several tasks, and writes a record of each turn: the process, the
+/// `work` takes a mutex over and over, in several tasks, for this time at least, and writes a record of each turn: the process, the
 /// task, the fencing token, when it asked, and when it had the lock. A record goes to the place where the file
 /// ended when its turn began, some time before. So the file contains the turns in order, and it has fewer than
 /// were taken if two tasks held the lock at once.

@@ -23,7 +23,7 @@ async fn setting_gives_the_value_back_if_the_store_fails() {
     assert!(matches!(&error, SetError::Failed(2, OnceCellError::Backend(_))), "{error:?}");
 }
 
-/// A task of the same cell that is about to load the value hides the value from no caller.
+/// `set` finds a stored value, even while another task of the cell loads this value.
 #[tokio::test]
 async fn setting_finds_a_value_that_another_task_is_loading() {
     let pair = Pair::threaded();

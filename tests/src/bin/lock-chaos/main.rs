@@ -9,7 +9,6 @@
 mod harness;
 mod obeying;
 mod specimen;
-mod stores;
 mod voice;
 mod worker;
 

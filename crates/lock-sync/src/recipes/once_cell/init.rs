@@ -144,7 +144,7 @@ impl<T: Serialize + DeserializeOwned> OnceCell<T> {
     /// Each error gives the value back:
     ///
     /// - [`SetError::AlreadyInitializedError`] if there is a value;
-    /// - [`SetError::InitializingError`] if there is no settled value, and another attempt has the lock;
+    /// - [`SetError::InitializingError`] if there is no settled value, and another attempt is under way;
     /// - [`SetError::Failed`] if the store could not be asked, or the value could not be stored. If it contains
     ///   [`OnceCellError::Unknown`], the value may or may not have been stored: a request had no answer, and the call
     ///   then failed. [`load`](Self::load) asks for the value.

@@ -89,8 +89,9 @@ impl Worker {
     /// Commands about a key, and not about one holder.
     fn obey_key(&mut self, words: &[&str]) -> Option<()> {
         match *words {
-            ["work", key, tasks, file] => {
-                let job = self.shelf.mutex(key).map(Job::Alone);
+            ["work", key, tasks, file, hold] => {
+                let hold = millis(hold)?;
+                let job = self.shelf.mutex(key).map(|mutex| Job::Alone(mutex, hold));
                 self.begin(key, job, tasks.parse().ok()?, file)
             }
             ["mix", key, tasks, file, "permits", most, of] => {

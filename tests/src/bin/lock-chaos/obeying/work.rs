@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lock_core::{Clock, FencingToken, Instant};
 use lock_sync::{Mutex, MutexGuard, ReleaseError};
@@ -23,8 +24,8 @@ pub(crate) struct Work {
 
 /// The lock that they take.
 pub(crate) enum Job {
-    /// Exclusively, and each task writes its turn after the end of the previous one.
-    Alone(Arc<Mutex<()>>),
+    /// Exclusively, for this time at least, and each task writes its turn after the end of the previous one.
+    Alone(Arc<Mutex<()>>, Duration),
     /// In several ways, and each task appends to the file.
     Mixed(Mix),
 }
@@ -54,7 +55,7 @@ async fn run(job: Job, key: String, tasks: u32, path: String, over: Arc<AtomicBo
         let (job, file, over) = (Arc::clone(&job), Arc::clone(&file), Arc::clone(&over));
         working.spawn(async move {
             match &*job {
-                Job::Alone(mutex) => take_turns(mutex, task, &file, &over).await,
+                Job::Alone(mutex, hold) => take_turns(mutex, *hold, task, &file, &over).await,
                 Job::Mixed(mix) => mix.take_turns(task, &file, &over).await,
             }
         });
@@ -81,6 +82,7 @@ pub(crate) fn given_up(released: Result<(), ReleaseError>) -> Result<(), Failure
 /// The number of turns until the task rests.
 async fn take_turns(
     mutex: &Mutex<()>,
+    hold: Duration,
     task: u32,
     file: &File,
     over: &AtomicBool,
@@ -98,6 +100,9 @@ async fn take_turns(
         let end = end - end % record.len() as u64;
         for _ in 0..3 {
             tokio::task::yield_now().await;
+        }
+        if !hold.is_zero() {
+            tokio::time::sleep(hold).await;
         }
         file.write_all_at(record.as_bytes(), end)?;
         turns += 1;
