@@ -2,8 +2,8 @@
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::thread;
 use std::time::Duration;
-use std::{mem, thread};
 
 use async_trait::async_trait;
 use lock_core::conformance::{Harness, Hook, Suite};
@@ -16,6 +16,10 @@ use crate::support::{Database, SERVER};
 /// Has a database forget all locks.
 const FORGET: &str = "TRUNCATE lock_v1.key, lock_v1.holder, lock_v1.waiter, lock_v1.semaphore, lock_v1.cell, \
                       lock_v1.fence, lock_v1.label";
+
+/// Ends all sessions of a database.
+const END_ALL: &str = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
 /// How the clients come to the database.
 #[derive(Clone, Copy)]
@@ -31,15 +35,16 @@ enum Way {
 /// The pooler before the server of all tests. It has fewer sessions of a database than its clients have.
 static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| PgBouncer::before_all(&SERVER.0, 3));
 
-/// The databases that laws have left to later laws, for each way. To make a database takes much of the time of a law.
+/// The databases that laws have left to later laws, for each way. To make a database and to log in are most of the work
+/// of a law.
 static LEFT: [Mutex<Vec<Arc<Database>>>; 3] = [const { Mutex::new(Vec::new()) }; 3];
 
 impl Way {
     /// A database that an earlier law has left, as a new one.
     fn left(self) -> Option<Arc<Database>> {
         let database = LEFT[self as usize].lock().unwrap().pop()?;
-        // The keys of a law are drawn at random. So a late request of the earlier law meets no key of this law.
-        database.sql(&format!("{FORGET}, lock_v1.watcher"));
+        // A late request of the earlier law ends with its session.
+        database.sql(&format!("{END_ALL}; {FORGET}, lock_v1.watcher"));
         Some(database)
     }
 
@@ -109,7 +114,6 @@ impl OneDatabase {
 
 impl Drop for OneDatabase {
     fn drop(&mut self) {
-        drop(mem::take(&mut self.ways));
         // A law that panics may leave anything.
         if !thread::panicking() {
             LEFT[self.way as usize].lock().unwrap().push(Arc::clone(&self.database));
