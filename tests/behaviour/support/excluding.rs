@@ -21,9 +21,6 @@ pub(crate) trait Excluding: Clone + Send + Sync + 'static {
     /// The keys on the server while the lock is held.
     const KEYS: &'static [&'static str];
 
-    /// Whether each guard costs requests. Without that, the process passes most leases on to its next guard.
-    const ALWAYS_ASKS: bool = false;
-
     fn named(locks: &Locks<RedisBackend>, name: &str) -> Self;
 
     fn of(locks: &Locks<RedisBackend>) -> Self {
@@ -179,9 +176,6 @@ impl Excluding for TheReentrant {
     type Guard = ReentrantGuard<'static, ()>;
 
     const KEYS: &'static [&'static str] = SHARED;
-
-    /// Each guard has an owner of its own.
-    const ALWAYS_ASKS: bool = true;
 
     fn named(locks: &Locks<RedisBackend>, name: &str) -> Self {
         Box::leak(Box::new(locks.reentrant_mutex(name, ()).unwrap()))
