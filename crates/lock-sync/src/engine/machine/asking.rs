@@ -36,22 +36,6 @@ const LONGEST_RUN: u32 = 1024;
 const RESERVE: (u32, u32) = (8, 8192);
 
 impl<W> Machine<W> {
-    /// The mode to ask for so that the first waiter gets `want`. After requests for permits that were granted at once,
-    /// it includes permits for the waiters behind the first.
-    pub(super) fn in_one_go(&self, want: Mode) -> Mode {
-        let Mode::Permits { take: mut sum, of } = want else { return want };
-        let room = u64::from(of).saturating_sub(self.permits_here(of));
-        let run = if self.is_waited_for() { self.run as usize } else { 1 };
-        for next in self.queue.wants().take(run).skip(1) {
-            let Mode::Permits { take, of: known } = next else { break };
-            if known != of || u64::from(sum) + u64::from(take) > room {
-                break;
-            }
-            sum += take;
-        }
-        Mode::Permits { take: sum, of }
-    }
-
     /// How many fencing tokens to reserve: twice as many as the waiters need, so that a growing line is served. No
     /// more, because every reserved token moves the counter of the store.
     pub(super) fn reserve(&self) -> NonZeroU32 {

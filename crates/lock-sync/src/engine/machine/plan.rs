@@ -366,10 +366,29 @@ impl<W> Machine<W> {
         leases.all(|leased| leased.holds.tolerate(leased.claim.mode, want))
     }
 
+    /// The mode in which to ask the store for a lease now, if the first waiter needs a lease. After requests for permits
+    /// that were granted at once, the mode includes permits for the waiters behind the first.
+    #[inline]
+    pub(super) fn wanted_lease(&self) -> Option<Mode> {
+        let first = self.queue.first_want().filter(|want| self.may_ask(*want))?;
+        let Mode::Permits { take: mut sum, of } = first else { return Some(first) };
+        let room = u64::from(of).saturating_sub(self.permits_here(of));
+        let pools = self.is_waited_for() && self.courtesy.is_none();
+        let run = if pools { self.run as usize } else { 1 };
+        for next in self.queue.wants().take(run).skip(1) {
+            let Mode::Permits { take, of: known } = next else { break };
+            if known != of || u64::from(sum) + u64::from(take) > room {
+                break;
+            }
+            sum += take;
+        }
+        Some(Mode::Permits { take: sum, of })
+    }
+
     /// Whether the process may ask the store for a lease in this mode now. It may if the store can grant the lease
     /// beside every lease that the process has, and the process asks for no other lease.
     #[inline]
-    pub(super) fn may_ask(&self, want: Mode) -> bool {
+    fn may_ask(&self, want: Mode) -> bool {
         // All waiters wait until the upgrade is over.
         self.upgrade.is_none()
             && self.seats.iter().all(|seat| match seat {

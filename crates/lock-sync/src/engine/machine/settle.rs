@@ -210,15 +210,11 @@ impl<W> Machine<W> {
 
     /// Begins to claim a lease for the first waiter, if it needs one.
     fn ask(&mut self) -> bool {
-        let Some(want) = self.queue.first_want() else {
+        if self.queue.is_empty() {
             (self.courtesy, self.trouble) = (None, None);
-            return false;
-        };
-        if !self.may_ask(want) {
-            return false;
         }
+        let Some(mode) = self.wanted_lease() else { return false };
         let yields = self.courtesy.filter(|_| self.is_waited_for());
-        let mode = if yields.is_some() { want } else { self.in_one_go(want) };
         let claim = match self.draw(mode) {
             Ok(claim) => claim,
             Err(error) => {
