@@ -15,8 +15,9 @@ use lock_tests::RedisServer;
 /// How long a holder waits for the other task to settle down as a waiter.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// This time for locks that are held for long, so that the threads of the waiter fall asleep.
-const LONG: Duration = Duration::from_millis(100);
+/// These times for locks that are held for long, so that the threads of the waiter fall asleep.
+const LONG: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(150)];
 
 /// The latencies after a pause are measured for this many times the pause.
 const PAUSES: u32 = 25;
@@ -37,7 +38,9 @@ fn main() -> Result<(), Failure> {
     let Some(effort) = Effort::from_args() else { return Ok(()) };
     let bench = Bench::new(effort)?;
     bench.latency("quiet", SETTLE).publish("handover-quiet")?;
-    bench.latency("quiet", LONG).publish("handover-long")?;
+    for pause in LONG {
+        bench.latency("quiet", pause).publish(&format!("handover-{}", pause.as_millis()))?;
+    }
     let burners = Burner::on_all_processors()?;
     bench.latency("busy", SETTLE).publish("handover-busy")?;
     drop(burners);
@@ -123,7 +126,7 @@ impl Bench {
                 Ok(team::play(&self.server, &plan)?.latencies)
             });
         }
-        rounds.run(self.effort.rounds.min(if settle == LONG { 3 } else { 5 }))
+        rounds.run(self.effort.rounds.min(if settle == SETTLE { 5 } else { 3 }))
     }
 
     fn rate(&self) -> Table {

@@ -4,33 +4,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Acquire, AcquireOutcome, Error, Grant, Instant, Key, Mode, QuorumNode};
+use lock_core::{Acquire, AcquireOutcome, Error, Grant, Instant, Key, QuorumNode};
 use tokio::sync::oneshot;
 
-use crate::actor::Owed;
 use crate::agenda::Duty;
 use crate::background::{pause, within};
 use crate::ballot::Ballot;
+use crate::catching_up::Owed;
 use crate::claims::{Asker, Begun};
-use crate::first;
+use crate::first::{self, Order};
 use crate::inner::Core;
 use crate::quorum::NodeSet;
 use crate::release::give_up;
-use crate::round::{Order, Outcome, Round};
-use crate::rounds::Rounds;
-
-/// The shortest time that the nodes of a majority have before the request also asks other nodes.
-const SHORTEST: Duration = Duration::from_millis(1);
+use crate::round::Round;
+use crate::rounds::{Outcome, Rounds};
 
 /// How long a request waits at most for the next turn of another client.
 const TURN: Duration = Duration::from_millis(5);
-
-/// When to ask again after a vote without a winner.
-const SOON: Duration = Duration::from_millis(50);
-
-/// The pause after which a claim for a shared mode asks again. Nodes give a hint when the lock is free, but not
-/// when a writer becomes a reader or one of several readers releases.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks nodes for a new lease, or for the present lease of this owner.
 ///
@@ -172,9 +162,7 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         if !is_first || trip.is_zero() {
             return None;
         }
-        // Leave the other nodes enough time to answer.
-        let longest = core.settings.limit(self.request.ttl) / 4;
-        let soon = (2 * trip).max(SHORTEST).min(longest);
+        let soon = first::head_start(trip, core.settings.limit(self.request.ttl));
         let all = core.quorum.all();
         let missing: NodeSet =
             all.iter().filter(|&node| core.nodes[node].is_missing(now, soon)).collect();
@@ -183,14 +171,9 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             return None;
         }
         let names = core.nodes.iter().map(|node| node.hash);
-        let (first, majority) = first::majority(core.quorum, names, missing, key)?;
-        let is_contended = trip < SHORTEST && core.watched.has(key) && !core.watched.is_next(key);
-        let rest = if is_contended {
-            majority.without([first].into_iter().collect())
-        } else {
-            NodeSet::default()
-        };
-        Some(Order { rest, later: Some((all.without(majority), now + soon)) })
+        let is_contended =
+            trip < first::SHORTEST && core.watched.has(key) && !core.watched.is_next(key);
+        first::order(core.quorum, names, missing, key, is_contended, now + soon)
     }
 
     /// Another round may follow. See [`Rounds::follow`].
@@ -212,7 +195,8 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
         } else {
             let granted = round.granted();
             let dead = dead(&self.asker, Some(&round), now);
-            let refusal = time.is_none().then(|| self.refusal(outcome, &round));
+            let (mode, free_in) = (claim.mode, round.free_in());
+            let refusal = time.is_none().then(|| self.rounds.refusal(outcome, mode, free_in));
             drop(round);
             give_up(core, claim, self.request.ttl, (dead, granted)).await;
             if refusal.is_some() {
@@ -223,25 +207,6 @@ impl<'a, N: QuorumNode> Asking<'a, N> {
             pause(&core.background, core.clock, time).await;
         }
         None
-    }
-
-    fn refusal(&self, outcome: Outcome, round: &Round<N>) -> Result<AcquireOutcome, Error> {
-        match outcome {
-            Outcome::Unable(error) => Err(error),
-            Outcome::Held => Ok(self.held_by_others(round)),
-            Outcome::Split { .. } if self.rounds.are_unmoved() => Ok(self.held_by_others(round)),
-            _ => Ok(AcquireOutcome::Busy { retry_after: Some(SOON) }),
-        }
-    }
-
-    fn held_by_others(&self, round: &Round<N>) -> AcquireOutcome {
-        let free_in = round.free_in();
-        // A reader may fit beside the next holders.
-        let retry_after = match self.request.claim.mode.compatible_with(Mode::Shared) {
-            true => Some(free_in.map_or(LOOK_AGAIN, |time| time.min(LOOK_AGAIN))),
-            false => free_in,
-        };
-        AcquireOutcome::Busy { retry_after }
     }
 }
 

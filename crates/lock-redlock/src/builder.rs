@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::Redlock;
 use crate::background::Background;
 use crate::claims::Claims;
-use crate::inner::{Core, Settings};
+use crate::inner::{Core, Settings, invalid};
 use crate::later;
 use crate::node::Node;
 use crate::presence::Presence;
@@ -387,18 +387,13 @@ impl<N: QuorumNode> Builder<N> {
 
 /// Learns which servers the nodes are.
 async fn meet<N: QuorumNode>(core: &Arc<Core<N>>) -> Result<(), Error> {
-    let mut asked =
-        core.ask(core.quorum.all(), |core, node| async move { core.meet(node).await.map(drop) });
+    let mut asked = core.ask(core.quorum.all(), |core, node| async move { core.meet(node).await });
     let met = asked.majority("answered").await;
     let is_wrong = |error: &Error| error.kind() == ErrorKind::InvalidConfig;
     match asked.said().into_iter().flatten().find(is_wrong) {
         Some(error) => Err(error),
         None => met.map(drop),
     }
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidConfig, message)
 }
 
 impl<N> fmt::Debug for Builder<N> {

@@ -40,20 +40,24 @@ impl<N> Core<N> {
             }
             let _never = write!(message, "; {advice}");
         }
-        let for_good = said.iter().flatten().filter(|error| !error.is_retryable());
-        let of_lease = |error: &&Error| error.kind() == ErrorKind::NotHeld;
-        // If some nodes do not have a lease, the others may still have it.
-        let is_over = for_good.clone().filter(of_lease).count() > nodes - needed;
-        let cause = if for_good.clone().count() > nodes - needed {
-            for_good.clone().find(|error| is_over || !of_lease(error))
-        } else {
-            most_telling(said)
-        };
-        match cause {
+        match cause(said, needed) {
             Some(cause) => Error::with_source(cause.kind(), message, cause.clone()),
             None => Error::new(ErrorKind::NotReady, message),
         }
     }
+}
+
+/// The error that names the cause: an error for good if too many nodes have failed for good, or else the most telling one.
+fn cause(said: &[Option<Error>], needed: usize) -> Option<&Error> {
+    let (spare, of_lease) =
+        (said.len() - needed, |error: &&Error| error.kind() == ErrorKind::NotHeld);
+    let mut for_good = said.iter().flatten().filter(|error| !error.is_retryable());
+    if for_good.clone().count() <= spare {
+        return most_telling(said);
+    }
+    // If some nodes do not have a lease, the others may still have it.
+    let is_over = for_good.clone().filter(of_lease).count() > spare;
+    for_good.find(|error| is_over || !of_lease(error))
 }
 
 fn most_telling(said: &[Option<Error>]) -> Option<&Error> {

@@ -1,15 +1,47 @@
 //! Which nodes to ask first; pure.
 
-use lock_core::Key;
+use std::time::Duration;
 
+use lock_core::{Instant, Key};
+
+use crate::hash::{hash, mix};
 use crate::quorum::{NodeSet, Quorum};
 
-/// The constants of FNV-1a with 64 bits (Fowler, Noll and Vo, 1991).
-const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-const PRIME: u64 = 0x0100_0000_01b3;
+/// The shortest time that the nodes of a majority have before the request also asks other nodes.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+/// Which nodes to ask later. By default the round asks all nodes at once.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Order {
+    /// The nodes to ask when the others have voted.
+    pub(crate) rest: NodeSet,
+    /// The nodes to ask when the others cannot decide alone, or have not decided by that time.
+    pub(crate) later: Option<(NodeSet, Instant)>,
+}
+
+/// How long the nodes of a majority have before the request also asks other nodes: two round trips of a quorum. The
+/// other nodes keep enough of the time that a node has to answer, which is `limit`.
+pub(crate) fn head_start(trip: Duration, limit: Duration) -> Duration {
+    (2 * trip).max(SHORTEST).min(limit / 4)
+}
+
+/// A majority first, and the other nodes `later`. `None` if too many nodes are missing: then a request asks all nodes at
+/// once.
+///
+/// If the lock `is_contended`, each client asks the first node alone, and only the client with the vote of that node asks
+/// the others. So a refused client has sent one request, and clients do not split the votes.
+pub(crate) fn order(
+    quorum: Quorum,
+    names: impl Iterator<Item = u64>,
+    missing: NodeSet,
+    key: &Key,
+    is_contended: bool,
+    later: Instant,
+) -> Option<Order> {
+    let (first, majority) = majority(quorum, names, missing, key)?;
+    let others = majority.without([first].into_iter().collect());
+    let rest = if is_contended { others } else { NodeSet::default() };
+    Some(Order { rest, later: Some((quorum.all().without(majority), later)) })
 }
 
 /// A majority of the nodes with these hashes of their names, without the missing nodes; and the first node of this
@@ -17,7 +49,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 ///
 /// All clients with one view of the missing nodes ask one majority for a key. So contenders meet at the same nodes.
 /// Other keys have other majorities (rendezvous hashing; Thaler and Ravishankar, 1998).
-pub(crate) fn majority(
+fn majority(
     quorum: Quorum,
     names: impl Iterator<Item = u64>,
     missing: NodeSet,
@@ -29,13 +61,6 @@ pub(crate) fn majority(
     let there = ranked.into_iter().map(|(_, node)| node).filter(|&node| !missing.contains(node));
     let first: Vec<_> = there.take(quorum.needed()).collect();
     (first.len() == quorum.needed()).then(|| (first[0], first.into_iter().collect()))
-}
-
-/// Spreads each bit over all bits (the finalizer of SplitMix64; Steele, Lea and Flood, 2014).
-pub(crate) fn mix(mut hash: u64) -> u64 {
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
 }
 
 #[cfg(test)]
@@ -64,6 +89,29 @@ mod tests {
             of(one).into_iter().for_each(|name| asked[name - 1] += 1);
         }
         assert!(asked.iter().all(|asked| (500..700).contains(asked)), "{asked:?}");
+    }
+
+    #[test]
+    fn a_contended_lock_is_asked_for_at_one_node_first() {
+        let (quorum, key, later) =
+            (Quorum::of(5), Key::new("orders").unwrap(), Instant::FAR_FUTURE);
+        let none = NodeSet::default();
+        let (first, majority) = majority(quorum, 0..5, none, &key).unwrap();
+        for is_contended in [false, true] {
+            let order = order(quorum, 0..5, none, &key, is_contended, later).unwrap();
+            assert_eq!(order.later, Some((quorum.all().without(majority), later)));
+            let others = majority.iter().filter(|&node| is_contended && node != first).collect();
+            assert_eq!(order.rest, others);
+        }
+        assert!(order(quorum, 0..5, majority, &key, false, later).is_none());
+    }
+
+    #[test]
+    fn a_majority_has_two_round_trips_and_leaves_time_for_the_others() {
+        let millis = Duration::from_millis;
+        assert_eq!(head_start(millis(30), millis(1_000)), millis(60));
+        assert_eq!(head_start(Duration::from_micros(100), millis(1_000)), SHORTEST);
+        assert_eq!(head_start(millis(30), millis(100)), millis(25));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The state that all handles of a quorum share, and the requests to single nodes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,11 +10,11 @@ use lock_core::{Acquire, Clock, Error, ErrorKind, FencingToken, Instant, QuorumN
 use lock_core::{Renew, Renewal, Standing, Terms, Ttl, Vote};
 use tokio::sync::mpsc;
 
-use crate::actor::Owed;
 use crate::agenda::Duty;
-use crate::asked::Asked;
-use crate::background::Background;
+use crate::asked::{Asked, late};
+use crate::background::{Background, within};
 use crate::ballot::Ballot;
+use crate::catching_up::Owed;
 use crate::claims::Claims;
 use crate::later::Later;
 use crate::node::Node;
@@ -72,8 +73,12 @@ impl Settings {
             "a lease of {ttl:?} is longer than the {max:?} after which a node that has forgotten its \
              leases votes again: see Builder::max_ttl"
         );
-        Err(Error::new(ErrorKind::InvalidConfig, message))
+        Err(invalid(message))
     }
+}
+
+pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
 }
 
 impl<N: QuorumNode> Core<N> {
@@ -110,6 +115,18 @@ impl<N: QuorumNode> Core<N> {
             asked.ask(node, request(Arc::clone(self), node));
         }
         asked
+    }
+
+    /// Waits for the answer of a node, until its time limit. `usual` is the limit of a node without a limit of its own.
+    pub(crate) async fn in_time<T>(
+        &self,
+        node: usize,
+        usual: Duration,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let limit = self.nodes[node].limit(usual);
+        let answer = within(&self.background, self.clock, limit, answer).await;
+        answer.unwrap_or_else(|| Err(late(limit)))
     }
 
     /// As [`vote_at_last`](Self::vote_at_last), unless the node is far behind.

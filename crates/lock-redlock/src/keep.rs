@@ -6,13 +6,14 @@ use std::time::Duration;
 use lock_core::{
     Backoff, Ending, Error, ErrorKind, Instant, Quarantine, QuorumNode, Standing, Terms,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::inner::Core;
-use crate::register::{Identity, Untold, twins};
+use crate::inner::{Core, invalid};
+use crate::node::Node;
+use crate::register::{Identity, twins};
 
 /// How long to wait before asking an unreachable node again.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+pub(crate) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 impl<N: QuorumNode> Core<N> {
     /// Makes sure that a node is a server of its own, and a member of this quorum. Returns the standing that a ballot
@@ -22,8 +23,7 @@ impl<N: QuorumNode> Core<N> {
         node: usize,
     ) -> Result<Option<Arc<Standing>>, Error> {
         let known = match self.register.get(node, self.clock.now()) {
-            Some(Identity::Known(standing)) if self.is_member(&standing) => Some(standing),
-            Some(Identity::Untold(_)) => None,
+            Some(known) if known.as_ref().is_none_or(|it| self.is_member(it)) => known,
             _ => self.meet(node).await?,
         };
         let Some(standing) = known.filter(|_| self.settings.quarantine) else { return Ok(None) };
@@ -41,7 +41,7 @@ impl<N: QuorumNode> Core<N> {
              Redlock::replace replaces a node",
             it.name
         );
-        it.noted("standing", Err(Error::new(ErrorKind::InvalidConfig, message)))
+        it.noted("standing", Err(invalid(message)))
     }
 
     /// Asks a node which server it is, and for its standing. `None` if the node cannot tell.
@@ -71,12 +71,12 @@ impl<N: QuorumNode> Core<N> {
         let standing = match it.backend.standing(&self.terms()).await {
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => {
                 match self.register.enter_untold(node, sent) {
-                    Untold::Fails => return it.noted("standing", Err(error)),
-                    Untold::News => tracing::warn!(
+                    Identity::Told(_) => return it.noted("standing", Err(error)),
+                    Identity::New => tracing::warn!(
                         target: "lock_redlock::node", node = &*it.name, %error,
                         "the node cannot tell whether it has forgotten leases, and votes anyway"
                     ),
-                    Untold::Known => {}
+                    Identity::Untold(_) => {}
                 }
                 return Ok(None);
             }
@@ -104,8 +104,7 @@ impl<N: QuorumNode> Core<N> {
         within: Duration,
     ) -> Result<(), Error> {
         let is_known = || self.register.is_member_within(node, within, self.clock.now());
-        let is_untold =
-            || matches!(self.register.get(node, self.clock.now()), Some(Identity::Untold(_)));
+        let is_untold = || self.register.get(node, self.clock.now()) == Some(None);
         if !self.settings.quarantine || is_known() || is_untold() {
             return Ok(());
         }
@@ -145,17 +144,16 @@ impl<N: QuorumNode> Core<N> {
                 sleep(Duration::from_secs(1)).await;
                 continue;
             }
-            let limit = self.nodes[node].limit(self.settings.patience());
             let vouch = async {
                 // If the node refuses, another quarantine has begun, or this one is over. The node tells which.
                 if !self.vouch(node, &quarantine).await? {
                     self.meet(node).await?;
                 }
-                Ok::<_, Error>(())
+                Ok(())
             };
-            match timeout(limit, vouch).await {
-                Ok(Ok(())) => backoff.reset(),
-                _failed => sleep(backoff.fail()).await,
+            match self.in_time(node, self.settings.patience(), vouch).await {
+                Ok(()) => backoff.reset(),
+                Err(_) => sleep(backoff.fail()).await,
             }
         }
     }
@@ -228,12 +226,8 @@ impl<N: QuorumNode> Core<N> {
 impl<N> Core<N> {
     /// Whether so many nodes are in quarantine that the others make no majority.
     pub(crate) fn is_quarantined(&self) -> bool {
-        let out = self
-            .nodes
-            .iter()
-            .filter(|node| node.state(|state| state.lookout.is_quarantined()))
-            .count();
-        out > self.quorum.spare()
+        let is_out = |node: &&Node<N>| node.state(|state| state.lookout.is_quarantined());
+        self.nodes.iter().filter(is_out).count() > self.quorum.spare()
     }
 
     /// What to do if too many nodes are in quarantine.

@@ -172,18 +172,19 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
-mod actor;
 mod agenda;
 mod asked;
 mod background;
 mod ballot;
 mod builder;
 mod capabilities;
+mod catching_up;
 mod claims;
 mod counts;
 mod failure;
 mod first;
 mod guarded;
+mod hash;
 mod hints;
 mod inner;
 mod keep;

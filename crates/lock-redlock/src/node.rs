@@ -7,8 +7,8 @@ use lock_core::{Ballot, Clock, Error, ErrorKind, Instant, QuorumNode, Renew, Ren
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::agenda::Agenda;
-use crate::first;
 use crate::guarded::Guarded;
+use crate::hash::hash;
 use crate::pace::Pace;
 use crate::presence::{Presence, State};
 
@@ -37,7 +37,7 @@ impl<N> Node<N> {
         presence: Presence,
     ) -> Self {
         let (agenda, pace) = (Guarded::new(Agenda::new()), Guarded::new(Pace::new()));
-        let hash = first::hash(name.as_bytes());
+        let hash = hash(name.as_bytes());
         let ending = Arc::new(Semaphore::new(Self::MAX_BEHIND));
         Self { name, backend, hash, timeout, agenda, pace, presence, ending }
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Instant, Membership, Standing};
+use lock_core::{Error, Instant, Membership, Standing};
 
 use crate::guarded::Guarded;
+use crate::inner::invalid;
 
 /// How long a look at the membership of a node counts for renewals.
 ///
@@ -24,32 +25,24 @@ pub(crate) struct Register {
 
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    identity: Option<Identity>,
-    /// Whether the node has told its standing before. `None` before the first answer.
-    has_told: Option<bool>,
+    identity: Identity,
     /// Whether the node was a member of this quorum when it last told its standing.
     is_member: bool,
     /// When the last request that found the node to be a member was sent.
     looked: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
+/// What a node has told of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Identity {
-    Known(Arc<Standing>),
-    /// The node can tell neither which server it is nor whether it has forgotten leases. The quorum asked it at this
-    /// time.
-    Untold(Instant),
-}
-
-/// What it means if a node cannot tell its standing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untold {
-    /// The node cannot be in quarantine. This is news.
-    News,
-    /// The node cannot be in quarantine.
-    Known,
-    /// The node could tell its standing before, so it does not vote until it can tell it again.
-    Fails,
+    /// The node has not answered yet.
+    #[default]
+    New,
+    /// The node can tell its standing. If this is `None`, the node does not vote until it has told its standing again.
+    Told(Option<Arc<Standing>>),
+    /// The node can tell neither which server it is nor whether it has forgotten leases, so it cannot be in quarantine.
+    /// The quorum asked it at this time. If this is `None`, the quorum asks it again.
+    Untold(Option<Instant>),
 }
 
 impl Register {
@@ -57,12 +50,13 @@ impl Register {
         Self { membership, slots: Guarded::new(vec![Slot::default(); nodes]) }
     }
 
-    /// Which server a node is. `None` if the quorum has to ask.
-    pub(crate) fn get(&self, node: usize, now: Instant) -> Option<Identity> {
-        self.slots.lock()[node].identity.clone().filter(|identity| match identity {
-            Identity::Known(_) => true,
-            Identity::Untold(asked) => is_within(UNTOLD, *asked, now),
-        })
+    /// The standing of a node, or `Some(None)` if the node cannot tell it. `None` if the quorum has to ask.
+    pub(crate) fn get(&self, node: usize, now: Instant) -> Option<Option<Arc<Standing>>> {
+        match &self.slots.lock()[node].identity {
+            Identity::Told(standing) => standing.clone().map(Some),
+            Identity::Untold(Some(asked)) if is_within(UNTOLD, *asked, now) => Some(None),
+            _ => None,
+        }
     }
 
     /// Notes the standing of a node, from the answer to a request that was sent at this time. Fails with the number of
@@ -75,36 +69,37 @@ impl Register {
     ) -> Result<(), usize> {
         let mut slots = self.slots.lock();
         let server = &standing.server;
-        let is_same = |slot: &Slot| matches!(&slot.identity, Some(Identity::Known(other)) if other.server == *server);
+        let is_same = |slot: &Slot| matches!(&slot.identity, Identity::Told(Some(other)) if other.server == *server);
         let twin = (0..slots.len()).find(|&other| other != node && is_same(&slots[other]));
         let slot = &mut slots[node];
-        slot.has_told = Some(true);
+        slot.identity = Identity::Told(twin.is_none().then(|| Arc::clone(standing)));
         if let Some(twin) = twin {
-            slot.identity = None;
             return Err(twin);
         }
-        slot.identity = Some(Identity::Known(Arc::clone(standing)));
         slot.is_member = standing.membership == self.membership;
         slot.looked = slot.looked.max(Some(sent)).filter(|_| slot.is_member);
         Ok(())
     }
 
-    /// Notes that a node cannot tell which server it is.
-    pub(crate) fn enter_untold(&self, node: usize, now: Instant) -> Untold {
+    /// Notes that a node cannot tell which server it is, unless it could tell that before. Returns what it has told
+    /// before.
+    pub(crate) fn enter_untold(&self, node: usize, now: Instant) -> Identity {
         let slot = &mut self.slots.lock()[node];
-        let untold = match slot.has_told {
-            Some(true) => return Untold::Fails,
-            Some(false) => Untold::Known,
-            None => Untold::News,
-        };
-        (slot.identity, slot.has_told) = (Some(Identity::Untold(now)), Some(false));
-        untold
+        match slot.identity {
+            Identity::Told(_) => slot.identity.clone(),
+            _ => std::mem::replace(&mut slot.identity, Identity::Untold(Some(now))),
+        }
     }
 
     /// Forgets which server a node is, and to which quorum it belongs. The node has to tell both again.
     pub(crate) fn forget(&self, node: usize) {
         let slot = &mut self.slots.lock()[node];
-        (slot.identity, slot.looked) = (None, None);
+        slot.looked = None;
+        match &mut slot.identity {
+            Identity::New => {}
+            Identity::Told(standing) => *standing = None,
+            Identity::Untold(asked) => *asked = None,
+        }
     }
 
     /// Notes that the answer to a request that was sent at this time found the node to be a member.
@@ -131,8 +126,7 @@ fn is_within(time: Duration, since: Instant, now: Instant) -> bool {
 pub(crate) fn twins(name: &str, other: &str) -> Error {
     // Nodes answer in any order.
     let (first, second) = (name.min(other), name.max(other));
-    let message = format!("the nodes {first} and {second} are the same server, which has one vote");
-    Error::new(ErrorKind::InvalidConfig, message)
+    invalid(format!("the nodes {first} and {second} are the same server, which has one vote"))
 }
 
 #[cfg(test)]
@@ -153,7 +147,7 @@ mod tests {
     const ABC: [&str; 3] = ["a", "b", "c"];
 
     fn tells(register: &Register, node: usize, now: Instant) -> Option<bool> {
-        register.get(node, now).map(|identity| matches!(identity, Identity::Known(_)))
+        register.get(node, now).map(|standing| standing.is_some())
     }
 
     #[test]
@@ -177,12 +171,15 @@ mod tests {
     #[test]
     fn a_node_that_cannot_tell_is_asked_again_and_one_that_could_must() {
         let register = Register::new(2, Membership::of(ABC));
-        assert_eq!(register.enter_untold(0, at(0)), Untold::News);
+        assert_eq!(register.enter_untold(0, at(0)), Identity::New);
         assert_eq!(tells(&register, 0, at(5_000)), Some(false));
         assert_eq!(tells(&register, 0, at(5_001)), None);
-        assert_eq!(register.enter_untold(0, at(5_001)), Untold::Known);
+        assert_eq!(register.enter_untold(0, at(5_001)), Identity::Untold(Some(at(0))));
+        register.forget(0);
+        assert_eq!(tells(&register, 0, at(5_002)), None);
+        assert_eq!(register.enter_untold(0, at(5_002)), Identity::Untold(None));
         assert_eq!(register.enter(0, &standing("a", ABC), at(6_000)), Ok(()));
-        assert_eq!(register.enter_untold(0, at(7_000)), Untold::Fails);
+        assert!(matches!(register.enter_untold(0, at(7_000)), Identity::Told(_)));
         assert_eq!(tells(&register, 0, at(90_000)), Some(true));
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lock_core::{Claim, Error, QuorumNode, Released, Ttl};
 
-use crate::actor::Owed;
 use crate::agenda::Duty;
 use crate::asked::Asked;
 use crate::ballot::Ballot;
+use crate::catching_up::Owed;
 use crate::counts::Releases;
 use crate::inner::Core;
 use crate::quorum::NodeSet;

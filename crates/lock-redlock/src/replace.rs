@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use lock_core::{Error, ErrorKind, Membership, QuorumNode, Standing, Terms};
+use lock_core::{Error, Membership, QuorumNode, Terms};
 
-use crate::asked::late;
-use crate::background::{pause, within};
-use crate::inner::Core;
+use crate::background::pause;
+use crate::inner::{Core, invalid};
 use crate::quorum::NodeSet;
 use crate::register::LOOK;
 
@@ -31,27 +30,17 @@ pub(crate) async fn replace<N: QuorumNode>(
     let left = reassign(core, others, former, vacant.clone()).await?;
     // Nor does a client renew a lease, once its last look at a node that stays is too old.
     pause(&core.background, core.clock, LOOK + LOOK / 10).await;
-    in_time(core, node, core.call(node, "admit", |it| it.admit(&ours))).await?;
+    let admitted = core.call(node, "admit", |it| it.admit(&ours));
+    core.in_time(node, core.settings.patience(), admitted).await?;
     core.register.forget(node);
     reassign(core, left, vacant.membership, ours).await?;
     Ok(())
 }
 
-/// Waits for an answer as long as the limit of the node allows.
-async fn in_time<N, T>(
-    core: &Core<N>,
-    node: usize,
-    answer: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let limit = core.nodes[node].limit(core.settings.patience());
-    let answer = within(&core.background, core.clock, limit, answer).await;
-    answer.unwrap_or_else(|| Err(late(limit)))
-}
-
 fn check<N>(core: &Core<N>, old: &str, new: &str) -> Result<usize, Error> {
     let position = |name: &str| core.nodes.iter().position(|node| &*node.name == name);
     if !core.settings.quarantine {
-        return Err(invalid("without quarantine, nodes record no members".into()));
+        return Err(invalid("without quarantine, nodes record no members"));
     }
     if position(old).is_some() {
         return Err(invalid(format!("{old} is a node of this quorum, so it is not replaced")));
@@ -65,7 +54,8 @@ async fn check_new<N: QuorumNode>(
     node: usize,
     others: NodeSet,
 ) -> Result<(), Error> {
-    let Some(standing) = in_time(core, node, core.meet(node)).await? else {
+    let standing = core.in_time(node, core.settings.patience(), core.meet(node)).await?;
+    let Some(standing) = standing else {
         return Err(invalid(format!("{} cannot tell its standing", core.nodes[node].name)));
     };
     if standing.max_ttl.is_none() {
@@ -73,10 +63,8 @@ async fn check_new<N: QuorumNode>(
     }
     // If this call is a repetition, some nodes have changed before.
     let mut asked = core.ask(others, |core, node| async move { core.meet(node).await });
-    let is_member = |standing: &Option<Arc<Standing>>| {
-        standing.as_ref().is_some_and(|standing| core.is_member(standing))
-    };
-    if asked.all().await.iter().any(|(_, standing)| is_member(standing)) {
+    let others = asked.all().await;
+    if others.iter().flat_map(|(_, standing)| standing).any(|standing| core.is_member(standing)) {
         return Ok(());
     }
     let name = &core.nodes[node].name;
@@ -118,12 +106,8 @@ impl<N: QuorumNode> Core<N> {
         if standing.membership == to.membership || self.is_member(&standing) {
             return Ok(());
         }
-        Err(invalid("it is a member of a third quorum".into()))
+        Err(invalid("it is a member of a third quorum"))
     }
-}
-
-fn invalid(message: String) -> Error {
-    Error::new(ErrorKind::InvalidConfig, message)
 }
 
 #[cfg(test)]

@@ -10,37 +10,13 @@ use lock_core::{QuorumNode, TokenRange, Vote};
 use crate::asked::{Asked, Reply};
 use crate::ballot::Ballot;
 use crate::claims::Held;
+use crate::first::Order;
 use crate::inner::Core;
 use crate::quorum::NodeSet;
+use crate::rounds::Outcome;
 use crate::tally::{Answer, Tally, Verdict};
 use crate::tokens::{Agreement, Step};
 use crate::validity;
-
-/// The outcome of a round.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// A quorum has granted the claim, agrees on its tokens, and the lease is not over.
-    Granted(Held),
-    /// A quorum has granted the claim, but does not agree on its tokens.
-    Disagreed,
-    Held,
-    /// The first node has voted for another claim a short time ago. The other nodes were not asked.
-    Moving,
-    Split {
-        favourite: bool,
-    },
-    /// Too few nodes voted, or the lease was over when the last answer came.
-    Unable(Error),
-}
-
-/// Which nodes to ask later. By default the round asks all nodes at once.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Order {
-    /// The nodes to ask when the others have voted.
-    pub(crate) rest: NodeSet,
-    /// The nodes to ask when the others cannot decide alone, or have not decided by that time.
-    pub(crate) later: Option<(NodeSet, Instant)>,
-}
 
 /// The answers of the nodes, and the requests that are still under way.
 pub(crate) struct Round<N: QuorumNode> {
@@ -230,8 +206,12 @@ impl<N: QuorumNode> Round<N> {
 
     /// The outcome, if it is clear. Otherwise there are answers to wait for.
     fn outcome(&mut self) -> Option<Outcome> {
+        let missing = if self.order.later.is_none() { self.away } else { NodeSet::default() };
         match self.tally.verdict(self.asked.open()) {
-            Verdict::Open => self.outcome_without(self.away),
+            Verdict::Open => match self.tally.verdict_without(missing)? {
+                Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
+                _ => Some(Outcome::Held),
+            },
             Verdict::Won => self.agree(),
             _ if self.disagreed => Some(Outcome::Disagreed),
             Verdict::Held => Some(Outcome::Held),
@@ -240,23 +220,6 @@ impl<N: QuorumNode> Round<N> {
                 let voted = self.tally.granted().len() + self.tally.rivals().len();
                 Some(Outcome::Unable(self.asked.failure("voted", voted)))
             }
-        }
-    }
-
-    /// The outcome, if only missing nodes could still change it. A wait for them would only keep rival votes in the
-    /// way of one another.
-    fn outcome_without(&self, away: NodeSet) -> Option<Outcome> {
-        let open = self.tally.open();
-        if open.is_empty() || !open.without(away).is_empty() || self.order.later.is_some() {
-            return None;
-        }
-        let mut tally = self.tally.clone();
-        open.iter().for_each(|node| tally.note(node, Answer::Out));
-        match tally.verdict(NodeSet::default()) {
-            Verdict::Split { favourite } => Some(Outcome::Split { favourite }),
-            // Another claim may lack the votes that this claim has.
-            Verdict::Held if self.tally.granted().is_empty() => Some(Outcome::Held),
-            _ => None,
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lock_core::{Instant, OwnerTag, OwnerToken};
+use lock_core::{AcquireOutcome, Error, Instant, Mode, OwnerTag, OwnerToken};
 
-use crate::first;
-use crate::round::Outcome;
+use crate::claims::Held;
+use crate::hash::{hash, mix};
 
 /// How many rounds there are at most.
 const ROUNDS: u32 = 8;
@@ -14,8 +14,32 @@ const ROUNDS: u32 = 8;
 /// that some nodes of this holder do not answer.
 const UNMOVED: u32 = 3;
 
+/// When to ask again after a vote without a winner.
+const SOON: Duration = Duration::from_millis(50);
+
+/// The pause after which a claim for a shared mode asks again. Nodes give a hint when the lock is free, but not
+/// when a writer becomes a reader or one of several readers releases.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The shortest pause that a timer can make.
 const MIN: Duration = Duration::from_millis(1);
+
+/// The outcome of a round.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// A quorum has granted the claim, agrees on its tokens, and the lease is not over.
+    Granted(Held),
+    /// A quorum has granted the claim, but does not agree on its tokens.
+    Disagreed,
+    Held,
+    /// The first node has voted for another claim a short time ago. The other nodes were not asked.
+    Moving,
+    Split {
+        favourite: bool,
+    },
+    /// Too few nodes voted, or the lease was over when the last answer came.
+    Unable(Error),
+}
 
 /// The rounds of one request.
 #[derive(Debug)]
@@ -39,7 +63,7 @@ impl Rounds {
     }
 
     /// Whether the votes for rivals have been unchanged for so long that one rival probably holds the lock.
-    pub(crate) fn are_unmoved(&self) -> bool {
+    fn are_unmoved(&self) -> bool {
         self.unmoved >= UNMOVED
     }
 
@@ -64,6 +88,29 @@ impl Rounds {
         self.number += u32::from(follows);
         follows.then_some(pause)
     }
+
+    /// The answer to the caller, after a last round that has granted nothing. `free_in`: after what time a quorum may be
+    /// free.
+    pub(crate) fn refusal(
+        &self,
+        outcome: Outcome,
+        mode: Mode,
+        free_in: Option<Duration>,
+    ) -> Result<AcquireOutcome, Error> {
+        let is_held = match outcome {
+            Outcome::Unable(error) => return Err(error),
+            Outcome::Split { .. } => self.are_unmoved(),
+            outcome => matches!(outcome, Outcome::Held),
+        };
+        // A reader may fit beside the next holders.
+        let reads = mode.compatible_with(Mode::Shared);
+        let retry_after = match free_in {
+            _ if !is_held => Some(SOON),
+            free_in if reads => Some(free_in.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)),
+            free_in => free_in,
+        };
+        Ok(AcquireOutcome::Busy { retry_after })
+    }
 }
 
 /// How long a contender pauses after a round of a split vote, so that rival contenders ask one after another. A waiter
@@ -76,7 +123,7 @@ impl Rounds {
 /// the tokens can repeat a run.
 fn pause(trip: Duration, owner: &OwnerToken, round: u32, is_favourite: bool) -> Duration {
     let unit = MIN.max(trip);
-    let bits = first::mix(first::hash(owner.expose()) ^ u64::from(round)) >> 11;
+    let bits = mix(hash(owner.expose()) ^ u64::from(round)) >> 11;
     let random = bits as f64 / (1u64 << 53) as f64;
     if is_favourite {
         unit.mul_f64(0.5 + random)
@@ -134,6 +181,24 @@ mod tests {
         }
         assert_eq!(rounds.follow(&Outcome::Disagreed, rivals(2), NOW), Some(Duration::ZERO));
         assert_eq!(rounds.follow(&Outcome::Disagreed, rivals(3), rounds.end), None);
+    }
+
+    #[test]
+    fn a_reader_asks_again_soon_and_a_writer_when_the_lock_may_be_free() {
+        let (rounds, long) = (rounds(), Duration::from_secs(30));
+        let retry = |outcome, mode, free_in| match rounds.refusal(outcome, mode, free_in) {
+            Ok(AcquireOutcome::Busy { retry_after }) => retry_after,
+            other => panic!("{other:?}"),
+        };
+        let held = |mode, free_in| retry(Outcome::Held, mode, free_in);
+        assert_eq!(held(Mode::Exclusive, Some(long)), Some(long));
+        assert_eq!(held(Mode::Exclusive, None), None);
+        assert_eq!(held(Mode::Shared, Some(long)), Some(LOOK_AGAIN));
+        assert_eq!(held(Mode::Shared, None), Some(LOOK_AGAIN));
+        assert_eq!(held(Mode::Shared, Some(MIN)), Some(MIN));
+        for undecided in [Outcome::Moving, Outcome::Disagreed, Outcome::Split { favourite: true }] {
+            assert_eq!(retry(undecided, Mode::Exclusive, Some(long)), Some(SOON));
+        }
     }
 
     proptest! {

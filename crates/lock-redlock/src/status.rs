@@ -67,9 +67,8 @@ pub enum Voting {
 
 /// Asks every node for its status.
 pub(crate) async fn status<N: QuorumNode>(core: &Arc<Core<N>>) -> Vec<NodeStatus> {
-    let nodes = core.quorum.nodes();
     let mut asked = core.ask(core.quorum.all(), |core, node| async move { core.meet(node).await });
-    let mut standings: Vec<_> = (0..nodes).map(|_| None).collect();
+    let mut standings = vec![None; core.quorum.nodes()];
     for (node, standing) in asked.all().await {
         standings[node] = Some(standing);
     }

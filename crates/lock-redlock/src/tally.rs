@@ -121,6 +121,22 @@ impl Tally {
         Verdict::Split { favourite: favourite == Some(self.me) }
     }
 
+    /// The verdict if only nodes that are `away` have not answered. A wait for these nodes would only keep rival votes in
+    /// the way of one another. `None` if other nodes still have to answer, or if the wait is worth it.
+    pub(crate) fn verdict_without(&self, away: NodeSet) -> Option<Verdict> {
+        let open = self.open();
+        if open.is_empty() || !open.without(away).is_empty() {
+            return None;
+        }
+        let mut rest = self.clone();
+        open.iter().for_each(|node| rest.note(node, Answer::Out));
+        match rest.verdict(NodeSet::default()) {
+            // Another claim may lack the votes that this claim has.
+            Verdict::Held if !self.granted().is_empty() => None,
+            verdict => matches!(verdict, Verdict::Held | Verdict::Split { .. }).then_some(verdict),
+        }
+    }
+
     /// When a quorum will be free, because enough leases of other claims have ended, if no claim renews its lease.
     /// If too few nodes have answered to tell, the latest known end of a lease. `None` if that lease has no known
     /// end.
@@ -192,6 +208,22 @@ mod tests {
         assert_eq!(verdict(&[earlier, earlier, earlier]), split(true));
         assert_eq!(verdict(&[earlier, Some(busy(1)), Some(busy(1)), mine, out]), split(false));
         assert_eq!(verdict(&[mine, mine, mine, None, None]), Verdict::Won);
+    }
+
+    #[test]
+    fn votes_that_are_split_wait_for_no_missing_node() {
+        let (mine, none) = (Some(Answer::Granted), NodeSet::default());
+        let away: NodeSet = [2].into_iter().collect();
+        let split = tally(&[mine, Some(busy(1)), None]);
+        assert_eq!(split.verdict(away), Verdict::Open);
+        assert_eq!(split.verdict_without(away), Some(Verdict::Split { favourite: false }));
+        assert_eq!(split.verdict_without(none), None);
+        let held = tally(&[Some(busy(1)), Some(busy(2)), None]);
+        assert_eq!(held.verdict_without(away), Some(Verdict::Held));
+        // The claim with the vote may be the one that the missing node wants.
+        let lonely = tally(&[mine, Some(Answer::Out), None]);
+        assert_eq!(lonely.verdict_without(away), None);
+        assert_eq!(tally(&[mine, mine, mine]).verdict_without(away), None);
     }
 
     #[test]

@@ -13,10 +13,8 @@ use crate::asked::late;
 use crate::background::{Timer, pause, within};
 use crate::hints::Merger;
 use crate::inner::Core;
+use crate::keep::BACKOFF;
 use crate::watched;
-
-/// How long to wait before listening to an unreachable node again.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 /// How much to hear at a time. Then other tasks have their turn.
 const AT_ONCE: usize = 64;

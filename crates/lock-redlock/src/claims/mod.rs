@@ -254,14 +254,14 @@ impl Claims {
     /// A node has granted a ballot. `false` if the claim is not held or asked for by this ballot: its release is then
     /// due.
     pub(crate) fn heard(&self, claim: &Claim, ballot: Ballot, now: Instant) -> bool {
-        self.keeps(claim, ballot, (|entry: &mut Entry| entry.note_vote(ballot), false), now)
+        self.keeps(claim, ballot, false, now, |entry| entry.note_vote(ballot))
     }
 
     /// As [`heard`](Self::heard), for a node that may have granted a ballot. If its vote may still arrive, it is
     /// `late`, and this process awaits it no longer.
     pub(crate) fn missed(&self, claim: &Claim, ballot: Ballot, late: bool, now: Instant) -> bool {
         let end = |entry: &mut Entry| if late { entry.note_end(ballot, false) } else { None };
-        self.keeps(claim, ballot, (end, late), now)
+        self.keeps(claim, ballot, late, now, end)
     }
 
     /// Notes what came of a ballot. `false` if its release is due.
@@ -269,8 +269,9 @@ impl Claims {
         &self,
         claim: &Claim,
         ballot: Ballot,
-        (note, late): (impl FnOnce(&mut Entry) -> Option<Arc<Notify>>, bool),
+        late: bool,
         now: Instant,
+        note: impl FnOnce(&mut Entry) -> Option<Arc<Notify>>,
     ) -> bool {
         let mut state = self.state.lock();
         let ended = state.entries.get_mut(claim).and_then(note);

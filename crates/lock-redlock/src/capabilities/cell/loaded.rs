@@ -19,7 +19,8 @@ impl Loaded {
         let [(value, count)] = *self.values(token) else { return false };
         let (held, free) = self.holding(token);
         let is_free = free > self.quorum.spare();
-        self.is_settled(count) && (value == ERASED || self.quorum.is_met_by(held) || is_free)
+        let is_settled = self.quorum.is_met_by(count);
+        is_settled && (value == ERASED || self.quorum.is_met_by(held) || is_free)
     }
 
     /// The latest value in the form in which the nodes keep it, as far as these nodes can tell.
@@ -42,20 +43,14 @@ impl Loaded {
         let (held, free) = self.holding(token);
         let held = held > 0 && free <= self.quorum.spare();
         let latest = Cell::new(value.to_vec(), token, held);
-        let settled = self.is_settled(count);
-        Ok(Some(if settled { latest } else { latest.unsettled() }))
-    }
-
-    /// Whether every majority has one of this many nodes.
-    fn is_settled(&self, count: usize) -> bool {
-        self.quorum.is_met_by(count)
+        Ok(Some(if self.quorum.is_met_by(count) { latest } else { latest.unsettled() }))
     }
 
     /// Whether a majority may have the last value under this token, if the silent nodes have it.
     pub(super) fn may_be_settled(&self, token: FencingToken) -> bool {
         let most = self.values(token).iter().map(|(_, count)| *count).max().unwrap_or_default();
         let silent = self.quorum.nodes() - self.cells.len();
-        self.is_settled(most + silent)
+        self.quorum.is_met_by(most + silent)
     }
 
     /// The value before the values under this token, if a node still has one.

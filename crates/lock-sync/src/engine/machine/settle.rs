@@ -242,8 +242,8 @@ impl<W> Machine<W> {
         let (waits, first) = (self.is_waited_for(), self.queue.first_want());
         let Seat::Asking(asking) = &self.seats[seat] else { return };
         let mode = asking.claim.mode;
-        // A claim to more than the first waiter needs takes no place. Nor does a claim that no other process can be
-        // in the way of, unless it insists.
+        // A claim to more than the first waiter needs takes no place. If no other process can be in the way of the claim,
+        // the claim takes a place only if it insists.
         let queued = waits && first == Some(mode) && (insists || !self.has_all(mode));
         let request = self.request(asking.claim.clone(), queued);
         if let Seat::Asking(asking) = &mut self.seats[seat] {

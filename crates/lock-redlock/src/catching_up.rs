@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use lock_core::{Acquire, Backoff, Claim, Error, FencingToken, QuorumNode, Released, Ttl, Vote};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::agenda::Duty;
 use crate::ballot::Ballot;
@@ -44,9 +44,8 @@ impl<N: QuorumNode> Owed<N> {
     /// Releases the ballot. If the future is dropped or fails, the release stays due.
     pub(crate) async fn release(self) -> Result<Released, Error> {
         let (core, ballot) = (Arc::clone(&self.core), self.ballot);
-        let answer = core.nodes[ballot.node].backend.release(&ballot.claim(&self.claim)).await;
+        let answer = core.release(&self.claim, ballot).await;
         if is_final(&answer) {
-            core.released(&self.claim, ballot);
             self.answered();
         }
         core.noted(ballot.node, "release", answer)
@@ -91,8 +90,12 @@ impl<N: QuorumNode> Core<N> {
             self.background.hand_over(async move {
                 let work = async {
                     match duty {
-                        Duty::Release => core.absent(&claim, ballot).await,
-                        Duty::Vote => core.held(&claim, ballot).await,
+                        Duty::Release => {
+                            let released = core.release(&claim, ballot);
+                            let limit = core.settings.patience();
+                            is_final(&core.in_time(ballot.node, limit, released).await)
+                        }
+                        Duty::Vote => core.seek_vote(&claim, ballot).await,
                     }
                 };
                 // A backend that panics has failed.
@@ -122,58 +125,43 @@ impl<N: QuorumNode> Core<N> {
         self.work(ballot.node);
     }
 
-    /// Releases a dead ballot. Returns whether the node is done with it.
-    async fn absent(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
-        let is_done = self.end(claim, ballot).await.is_some_and(|answer| is_final(&answer));
-        if is_done {
-            self.released(claim, ballot);
+    /// Asks the node to release a dead ballot. A vote without an answer may arrive after this release.
+    async fn release(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> Result<Released, Error> {
+        let answer = self.nodes[ballot.node].backend.release(&ballot.claim(claim)).await;
+        if is_final(&answer) && self.claims.freed(claim, ballot) {
+            self.end_again(ballot.node, ballot.claim(claim));
         }
-        is_done
-    }
-
-    /// The answer of a node to the release of a ballot. `None` if it takes too long.
-    async fn end(&self, claim: &Claim, ballot: Ballot) -> Option<Result<Released, Error>> {
-        let (node, released) = (&self.nodes[ballot.node], ballot.claim(claim));
-        let limit = node.limit(self.settings.patience());
-        timeout(limit, node.backend.release(&released)).await.ok()
-    }
-
-    /// A node has answered the release of a dead ballot. A vote without an answer may arrive after this release.
-    fn released(self: &Arc<Self>, claim: &Claim, ballot: Ballot) {
-        if self.claims.freed(claim, ballot) {
-            self.end_again(claim, ballot);
-        }
+        answer
     }
 
     /// Repeats a release, with longer and longer pauses, until the lease of a vote would have ended. So a late vote stays
     /// for about as long as it was late, and not for a whole lease.
-    fn end_again(self: &Arc<Self>, claim: &Claim, ballot: Ballot) {
-        let Some(ending) = self.nodes[ballot.node].ends_again() else { return };
-        let (core, claim) = (Arc::clone(self), claim.clone());
+    fn end_again(self: &Arc<Self>, node: usize, ballot: Claim) {
+        let Some(ending) = self.nodes[node].ends_again() else { return };
+        let core = Arc::clone(self);
         self.background.spawn_while_open(async move {
             let _ending = ending;
-            let end = core.clock.now() + core.settings.max_ttl.duration();
-            let mut pauses =
-                Backoff::new(core.settings.patience(), core.settings.max_ttl.duration());
+            let (patience, longest) = (core.settings.patience(), core.settings.max_ttl.duration());
+            let (end, mut pauses) = (core.clock.now() + longest, Backoff::new(patience, longest));
             while core.clock.now() + pauses.pause() < end {
                 sleep(pauses.fail()).await;
-                let _answer = core.end(&claim, ballot).await;
+                let released = core.nodes[node].backend.release(&ballot);
+                let _answer = core.in_time(node, patience, released).await;
             }
         });
     }
 
     /// Asks the node for its vote for a held lease, and repeats that a few times after a refusal. Returns whether the
     /// node has answered, or the vote is not wanted any more.
-    async fn held(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
+    async fn seek_vote(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> bool {
         for _ in 0..TRIES {
             let Some((request, floor)) = self.rest(claim, ballot) else { return true };
-            let limit = self.nodes[ballot.node].limit(self.settings.limit(request.ttl));
+            let limit = self.settings.limit(request.ttl);
             let vote = Arc::clone(self).vote_at_last(request, ballot, floor);
-            match timeout(limit, vote).await {
-                Ok(Ok(Vote::Busy { .. })) => sleep(PAUSE).await,
-                answer => {
-                    let has_answered = answer.is_ok_and(|answer| is_final(&answer));
-                    return has_answered || !self.claims.wants(claim, ballot, self.clock.now());
+            match self.in_time(ballot.node, limit, vote).await {
+                Ok(Vote::Busy { .. }) => sleep(PAUSE).await,
+                vote => {
+                    return is_final(&vote) || !self.claims.wants(claim, ballot, self.clock.now());
                 }
             }
         }
