@@ -127,6 +127,8 @@ pub(crate) struct Writes {
     absent: NodeSet,
     /// How many nodes have written the value.
     pub(crate) written: usize,
+    /// Whether the lease was over when a majority had written the value.
+    is_late: bool,
     pub(crate) refused: usize,
     /// How many nodes may have written the value, or could not be asked.
     pub(crate) unclear: usize,
@@ -137,6 +139,9 @@ pub(crate) struct Writes {
 pub(crate) enum Fate {
     /// A majority has the value.
     Written,
+    /// A majority has the value, but had it only when the lease was over. A later holder may have loaded the earlier value
+    /// meanwhile.
+    Late,
     /// All nodes have refused the value.
     Refused,
     /// Some nodes may have the value.
@@ -147,7 +152,13 @@ pub(crate) enum Fate {
 
 impl Writes {
     pub(crate) fn new(quorum: Quorum, needs_all: bool, absent: NodeSet) -> Self {
-        Self { quorum, needs_all, absent, written: 0, refused: 0, unclear: 0 }
+        Self { quorum, needs_all, absent, written: 0, is_late: false, refused: 0, unclear: 0 }
+    }
+
+    /// A node has written the value. `is_over`: the lease of the writer is over.
+    pub(crate) fn wrote(&mut self, is_over: bool) {
+        self.written += 1;
+        self.is_late |= is_over && self.written == self.quorum.needed();
     }
 
     /// Whether the write is a success without further answers.
@@ -172,6 +183,7 @@ impl Writes {
     /// it.
     pub(crate) fn fate(&self, open: usize) -> Fate {
         match () {
+            () if self.quorum.is_met_by(self.written) && self.is_late => Fate::Late,
             () if self.quorum.is_met_by(self.written) => Fate::Written,
             () if self.refused == self.quorum.nodes() => Fate::Refused,
             () if self.written + self.unclear + open > 0 => Fate::InDoubt,
@@ -249,7 +261,7 @@ mod tests {
                 let mut writes = Writes::new(quorum, needs_all, none());
                 for answer in answers.iter().copied().flatten() {
                     match answer {
-                        Some(true) => writes.written += 1,
+                        Some(true) => writes.wrote(false),
                         Some(false) => writes.refused += 1,
                         None => writes.unclear += 1,
                     }
@@ -273,12 +285,22 @@ mod tests {
     fn a_written_value_waits_for_no_absent_node() {
         let mut writes = Writes::new(Quorum::of(3), false, nodes([2]));
         assert!(writes.is_open(nodes(0..3)) && writes.is_open(nodes([2])));
-        writes.written += 1;
-        writes.written += 1;
+        (0..2).for_each(|_| writes.wrote(false));
         assert!(!writes.is_open(nodes([2])) && writes.is_open(nodes([1, 2])));
         let mut mark = Writes::new(Quorum::of(3), true, nodes([2]));
-        (0..2).for_each(|_| mark.written += 1);
+        (0..2).for_each(|_| mark.wrote(false));
         assert!(mark.is_open(nodes([2])) && !mark.is_enough());
+    }
+
+    #[test]
+    fn a_write_that_a_majority_has_only_after_the_lease_is_late() {
+        for (over, fate) in
+            [([false, false, true], Fate::Written), ([false, true, true], Fate::Late)]
+        {
+            let mut writes = Writes::new(Quorum::of(3), false, none());
+            over.into_iter().for_each(|is_over| writes.wrote(is_over));
+            assert_eq!(writes.fate(0), fate);
+        }
     }
 
     #[test]

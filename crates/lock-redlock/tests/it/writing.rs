@@ -7,7 +7,7 @@ use futures::FutureExt;
 use lock_core::memory::Verb;
 use lock_core::{
     Acquire, AcquireOutcome, Backend, CellBackend, Claim, Committed, ErrorKind, FencingToken,
-    Released, Renew, Renewal, Stored,
+    Released, Renew, Renewal, Stored, Ttl,
 };
 use tokio::time::{Instant, sleep};
 
@@ -203,6 +203,35 @@ async fn a_node_whose_vote_has_no_answer_gets_values_after_the_next_renewal() {
     assert!(matches!(renewal, Renewal::Renewed { .. }), "{renewal:?}");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(store(b"two").await, Some(b"two".to_vec()));
+}
+
+/// Between the end of the lease and the last answers, another client may have held the lock, and may have loaded the earlier
+/// value.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_a_majority_has_only_after_the_lease_is_in_doubt() {
+    let ttl = Ttl::new(Duration::from_millis(500)).unwrap();
+    for (late, nodes) in [(false, [0, 1]), (true, [1, 2])] {
+        let cluster = Cluster::of(3).await;
+        let quorum = cluster.join().await;
+        let claim = claim("a");
+        let token = granted(&quorum, &claim, ttl).await.tokens.last();
+        // Each node has the vote when the write begins.
+        sleep(Duration::from_millis(100)).await;
+        for slow in if late { &nodes[..] } else { &nodes[..1] } {
+            node(&quorum, *slow).faults().on(Verb::Cell).delay_replies(ttl.duration());
+        }
+        match (quorum.store(&claim, token, Some(b"value")).await, late) {
+            (Ok(Stored::Written), false) => {}
+            (Err(error), true) => {
+                assert!(error.is_retryable() && error.to_string().contains("was over"), "{error}");
+            }
+            (other, _) => panic!("{other:?}"),
+        }
+        assert_eq!(
+            cluster.stores[nodes[0]].load(&claim.key).await.unwrap().unwrap().value,
+            b"value"
+        );
+    }
 }
 
 /// All votes of a repeated request fail. The claim keeps its lease, so a write must not say that the claim is not held.

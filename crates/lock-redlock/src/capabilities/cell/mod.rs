@@ -27,6 +27,9 @@ use crate::Redlock;
 /// never had the value. If the nodes that missed the value and the nodes that lost it are a majority, a load may not see
 /// the value.
 ///
+/// A write counts as written only if the lease was valid when a majority had answered. Otherwise a later holder may have
+/// loaded the earlier value meanwhile, so the write fails with a retryable error.
+///
 /// A value counts as not written only if every node has refused it. If fewer nodes than a majority report that they
 /// have written the value, and a node may have the value or was not asked, the write fails with a retryable error.
 ///

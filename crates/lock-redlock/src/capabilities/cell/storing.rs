@@ -59,7 +59,8 @@ impl Write {
     {
         let rest = REST.max(2 * core.trip());
         let absent = absent(core, rest);
-        let owner = core.claims.view(&self.claim).owner;
+        let seen = core.claims.view(&self.claim);
+        let (owner, is_held) = (seen.owner, seen.held.is_some());
         let write = Arc::new(self);
         let mut asked = write.ask(core, owner, absent);
         let mut writes = Writes::new(core.quorum, write.needs_all(), absent);
@@ -74,7 +75,12 @@ impl Write {
                 None => asked.next().await,
             };
             match answer {
-                Some((node, answer)) => note(&mut writes, &asked, node, answer),
+                Some((node, answer)) => {
+                    // This process may not know the lease, because another process asked for it.
+                    let now = core.clock.now();
+                    let is_over = is_held && core.claims.held(&write.claim, now).is_none();
+                    note(&mut writes, &asked, (node, answer), is_over);
+                }
                 None if ends.is_some() && !is_hurried => {
                     write.is_hurried.store(true, Ordering::Relaxed);
                 }
@@ -187,11 +193,11 @@ fn absent<N: QuorumNode>(core: &Core<N>, rest: Duration) -> NodeSet {
 fn note<N: QuorumNode>(
     writes: &mut Writes,
     asked: &Asked<N, Stored>,
-    node: usize,
-    answer: Option<Stored>,
+    (node, answer): (usize, Option<Stored>),
+    is_over: bool,
 ) {
     match answer {
-        Some(Stored::Written) => writes.written += 1,
+        Some(Stored::Written) => writes.wrote(is_over),
         Some(_) => writes.refused += 1,
         None if asked.error_of(node).is_none_or(Error::is_retryable) => writes.unclear += 1,
         None => {}
@@ -202,10 +208,15 @@ fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Stored>) -> Result<(
     let failure = || asked.failure("stored it", writes.written);
     match writes.fate(asked.open().len()) {
         Fate::Written => Ok((writes.written, Stored::Written)),
+        Fate::Late => Err(Stored::in_doubt(late())),
         Fate::Refused => Ok((0, Stored::NotHeld)),
         Fate::InDoubt => Err(Stored::in_doubt(failure())),
         Fate::Failed => Err(failure()),
     }
+}
+
+fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "the lease was over when a majority had stored it")
 }
 
 fn no_vote_in_time() -> Error {
