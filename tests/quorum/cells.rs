@@ -364,3 +364,28 @@ async fn a_stream_ends_at_a_version_that_one_server_tells_of() {
     assert_eq!(item.unwrap().unwrap().value, 2);
     assert_eq!(servers.knowing("it").await, [0, 1, 2]);
 }
+
+/// All servers have the value, but another client may have held the lock, and read the earlier value, before one of them
+/// got it.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_a_majority_answers_only_after_the_lease_is_unknown() {
+    let late = Duration::from_millis(800);
+    for (is_late, before) in [(false, 2 * late), (true, late / 2)] {
+        let servers = Servers::begin().await;
+        let writer = servers.process(None).await;
+        let stored = writer.locks.stored_mutex("it", 1_u32).unwrap();
+        let mut guard = stored.lock().await.unwrap();
+        *guard = 2;
+        for way in &writer.ways {
+            way.faults().on(Verb::Renew).fail(ErrorKind::Unreachable);
+            way.faults().on(Verb::Cell).delay_replies(late);
+        }
+        tokio::time::sleep(TTL - before).await;
+        match guard.commit().await {
+            Ok(_) => assert!(!is_late),
+            Err(CommitError::Unknown { value: 2, .. }) => assert!(is_late),
+            Err(other) => panic!("{other:?}"),
+        }
+        assert_eq!(servers.knowing("it").await, [0, 1, 2]);
+    }
+}

@@ -125,7 +125,7 @@ impl<N: QuorumNode> Core<N> {
         self.work(ballot.node);
     }
 
-    /// Asks the node to release a dead ballot. A vote without an answer may arrive after this release.
+    /// Asks the node to release a dead ballot. If a vote of the ballot may still arrive, the release is repeated.
     async fn release(self: &Arc<Self>, claim: &Claim, ballot: Ballot) -> Result<Released, Error> {
         let answer = self.nodes[ballot.node].backend.release(&ballot.claim(claim)).await;
         if is_final(&answer) && self.claims.freed(claim, ballot) {

@@ -127,7 +127,7 @@ pub(crate) struct Writes {
     absent: NodeSet,
     /// How many nodes have written the value.
     pub(crate) written: usize,
-    /// Whether the lease was over when a majority had written the value.
+    /// Whether the lease was over when the answers of a majority had come.
     is_late: bool,
     pub(crate) refused: usize,
     /// How many nodes may have written the value, or could not be asked.
@@ -139,8 +139,8 @@ pub(crate) struct Writes {
 pub(crate) enum Fate {
     /// A majority has the value.
     Written,
-    /// A majority has the value, but had it only when the lease was over. A later holder may have loaded the earlier value
-    /// meanwhile.
+    /// A majority has the value, but its answers came only when the lease was over. A later holder may have loaded the
+    /// earlier value before.
     Late,
     /// All nodes have refused the value.
     Refused,

@@ -19,8 +19,8 @@ pub(crate) struct Order {
     pub(crate) later: Option<(NodeSet, Instant)>,
 }
 
-/// How long the nodes of a majority have before the request also asks other nodes: two round trips of a quorum. The
-/// other nodes keep enough of the time that a node has to answer, which is `limit`.
+/// How long the nodes of a majority have before the request also asks other nodes: two round trips of a quorum. `limit`: how
+/// long a node may take to answer. The other nodes keep most of this time.
 pub(crate) fn head_start(trip: Duration, limit: Duration) -> Duration {
     (2 * trip).max(SHORTEST).min(limit / 4)
 }

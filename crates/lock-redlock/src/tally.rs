@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(split.verdict_without(none), None);
         let held = tally(&[Some(busy(1)), Some(busy(2)), None]);
         assert_eq!(held.verdict_without(away), Some(Verdict::Held));
-        // The claim with the vote may be the one that the missing node wants.
+        // Too few nodes vote.
         let lonely = tally(&[mine, Some(Answer::Out), None]);
         assert_eq!(lonely.verdict_without(away), None);
         assert_eq!(tally(&[mine, mine, mine]).verdict_without(away), None);

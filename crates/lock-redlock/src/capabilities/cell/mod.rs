@@ -27,8 +27,9 @@ use crate::Redlock;
 /// never had the value. If the nodes that missed the value and the nodes that lost it are a majority, a load may not see
 /// the value.
 ///
-/// A write counts as written only if the lease was valid when a majority had answered. Otherwise a later holder may have
-/// loaded the earlier value meanwhile, so the write fails with a retryable error.
+/// If the lease was over when the answers of a majority had come, the write fails with a retryable error: a later holder may
+/// have loaded the earlier value before. If another process asked for the claim, this process does not know when the lease
+/// ends, and the write counts as written. A repeated [`commit`](CellBackend::commit) does not know of the first one, either.
 ///
 /// A value counts as not written only if every node has refused it. If fewer nodes than a majority report that they
 /// have written the value, and a node may have the value or was not asked, the write fails with a retryable error.

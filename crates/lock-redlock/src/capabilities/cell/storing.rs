@@ -13,7 +13,7 @@ use super::kept::ERASED;
 use crate::asked::Asked;
 use crate::background::{pause, within};
 use crate::ballot::Ballot;
-use crate::claims::Given;
+use crate::claims::{Given, Held};
 use crate::counts::{Fate, Writes};
 use crate::inner::Core;
 use crate::quorum::NodeSet;
@@ -60,8 +60,14 @@ impl Write {
         let rest = REST.max(2 * core.trip());
         let absent = absent(core, rest);
         let seen = core.claims.view(&self.claim);
-        let (owner, is_held) = (seen.owner, seen.held.is_some());
+        let owner = seen.owner;
         let write = Arc::new(self);
+        // Another lease of the claim may have followed. This process does not know the lease of a claim for which another
+        // process has asked.
+        let is_over = |was: Held| {
+            let held = core.claims.held(&write.claim, core.clock.now());
+            held.is_none_or(|held| held.tokens != was.tokens)
+        };
         let mut asked = write.ask(core, owner, absent);
         let mut writes = Writes::new(core.quorum, write.needs_all(), absent);
         let mut ends = None;
@@ -76,10 +82,7 @@ impl Write {
             };
             match answer {
                 Some((node, answer)) => {
-                    // This process may not know the lease, because another process asked for it.
-                    let now = core.clock.now();
-                    let is_over = is_held && core.claims.held(&write.claim, now).is_none();
-                    note(&mut writes, &asked, (node, answer), is_over);
+                    note(&mut writes, &asked, (node, answer), seen.held.is_some_and(is_over));
                 }
                 None if ends.is_some() && !is_hurried => {
                     write.is_hurried.store(true, Ordering::Relaxed);
@@ -216,7 +219,10 @@ fn outcome<N: QuorumNode>(writes: &Writes, asked: &Asked<N, Stored>) -> Result<(
 }
 
 fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "the lease was over when a majority had stored it")
+    Error::new(
+        ErrorKind::Timeout,
+        "the lease was over before a majority had said that it stored it",
+    )
 }
 
 fn no_vote_in_time() -> Error {

@@ -177,11 +177,13 @@ impl RemoteCell {
             self.release_patiently(&write.claim, limit).await?;
             self.peek(limit).await
         };
+        // A store of several nodes may have carried the write out after the lease. Then a later holder may have loaded the
+        // earlier value before.
+        let proves = self.backend.load_is_conclusive() || hold.check().is_ok();
         let found = found.await.map_err(|_| Unwritten::Unknown(doubt.clone()))?;
+        let is_ours = |cell: &Cell| cell.token == write.token && cell.value == value;
         match found {
-            Some(cell) if cell.token == write.token && cell.value == value && cell.settled => {
-                Ok(())
-            }
+            Some(cell) if is_ours(&cell) && cell.settled && proves => Ok(()),
             // A later holder has written meanwhile, or the value is not settled.
             Some(cell) if cell.token >= write.token => Err(Unwritten::Unknown(doubt)),
             // Some nodes may have the value, and a later holder may find it there.
